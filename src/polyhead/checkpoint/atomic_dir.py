@@ -104,7 +104,7 @@ def verify(directory: Path, *, skip: Collection[str] = ()) -> dict[str, str]:
 
     Files outside the directory are never read, whatever the manifest or a symbolic link says.
     """
-    sums = _read_manifest(directory)
+    sums = read_manifest(directory)
     for name, expected in sums.items():
         if not NAME.fullmatch(name):
             raise CheckpointError(
@@ -126,7 +126,8 @@ def verify(directory: Path, *, skip: Collection[str] = ()) -> dict[str, str]:
     return sums
 
 
-def _read_manifest(directory: Path) -> dict[str, str]:
+def read_manifest(directory: Path) -> dict[str, str]:
+    """Return the checksums of a manifest, which are not compared with the files."""
     path = directory / MANIFEST
     try:
         if path.is_symlink() or path.stat().st_size > MAX_MANIFEST_BYTES:

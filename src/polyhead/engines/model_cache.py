@@ -1,30 +1,28 @@
-"""Converted models, kept beside the model that they were made from.
+"""Converted models, kept in the user's cache directory.
 
-    MODEL/.engines/ctranslate2-float32/       files of the engine, and their manifest
-    MODEL/.engines/ctranslate2-float32.mac    proof that this user converted them
+    ~/.cache/polyhead/engines/ctranslate2-4.8.1-float32-1f0c…/      files, and their manifest
 
-An engine's native code trusts its files, so files of others must never reach it. The proof is a
-message authentication code of both manifests under a key that only this user has
-(~/.cache/polyhead/engines.key): a directory that came with a downloaded model has none, and is
-converted again. Where nothing can be written, a model is converted for one process.
+An engine's native code trusts its files, so files of others must never reach it: nothing is read
+from, or written into, the directory of a model. The digits are a hash of the model's manifest and
+of Polyhead's version. Where nothing can be written, a model is converted for one process.
 """
 
 import hashlib
-import hmac
+import json
 import os
-import secrets
 import tempfile
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
-from polyhead.atomic_file import write_text
-from polyhead.checkpoint.atomic_dir import MANIFEST, atomic_dir, verify
+from polyhead import __version__
+from polyhead.atomic_file import remove
+from polyhead.checkpoint.atomic_dir import atomic_dir, read_manifest, verify
 from polyhead.data.locate import home
 from polyhead.errors import CheckpointError
 
-ENGINES, KEY = ".engines", "engines.key"
-KEY_BYTES = 32
+UNUSED = 30 * 86_400  # seconds after which a converted model is removed
 _TEMPORARY: list[tempfile.TemporaryDirectory[str]] = []  # removed when the process ends
 
 
@@ -34,43 +32,26 @@ def converted_model(directory: Path, name: str, convert: Callable[[Path], None])
     directory: a model directory. name: of the engine with everything the result depends on.
     convert: writes the files of the engine into an empty directory.
     """
-    key = _user_key()
-    if key is None or not os.access(directory, os.W_OK):
-        folder = tempfile.TemporaryDirectory(prefix="polyhead-")
-        _TEMPORARY.append(folder)
-        verify(directory)
-        convert(Path(folder.name))
-        return Path(folder.name)
-    place = directory / ENGINES / name
-    proof = place.with_name(f"{name}.mac")
+    facts = json.dumps([read_manifest(directory), __version__]).encode()
+    folder = home() / "engines"
+    place = folder / f"{name}-{hashlib.sha256(facts).hexdigest()[:32]}"
     with suppress(CheckpointError, OSError):
         verify(place)
-        expected = _proof(key, directory, place)
-        if hmac.compare_digest(proof.read_text(encoding="ascii"), expected):
-            return place
+        with suppress(OSError):  # a cache that can only be read
+            os.utime(place)
+        return place
     verify(directory)
+    with suppress(OSError):
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if not os.access(folder, os.W_OK):
+        temporary = tempfile.TemporaryDirectory(prefix="polyhead-")
+        _TEMPORARY.append(temporary)
+        convert(Path(temporary.name))
+        return Path(temporary.name)
+    for path in folder.iterdir():
+        with suppress(OSError):
+            if path.stat().st_mtime < time.time() - UNUSED:
+                remove(path)
     with atomic_dir(place) as draft:
         convert(draft)
-    write_text(proof, _proof(key, directory, place))
     return place
-
-
-def _proof(key: bytes, directory: Path, place: Path) -> str:
-    """Return the code of a converted model: both manifests, and its name, under the key."""
-    manifests = [(folder / MANIFEST).read_bytes() for folder in (directory, place)]
-    sums = [hashlib.sha256(content).digest() for content in (*manifests, place.name.encode())]
-    return hmac.new(key, b"".join(sums), "sha256").hexdigest()
-
-
-def _user_key() -> bytes | None:
-    """Return the key of this user, created on first use; None where it cannot be kept."""
-    path = home() / KEY
-    with suppress(OSError):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with suppress(FileExistsError):  # another process was first
-            opened = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-            with os.fdopen(opened, "wb") as file:
-                file.write(secrets.token_bytes(KEY_BYTES))
-        key = path.read_bytes()
-        return key if len(key) == KEY_BYTES else None  # half written: not used this time
-    return None

@@ -109,7 +109,7 @@ class FastTranslator(FastPipeline, TextTranslator):
     def __init__(
         self, path: str | Path, *, compute_type: str = "auto", n_workers: int | None = None
     ) -> None:
-        """Load a model; it is converted on first use, and kept in its directory.
+        """Load a model; it is converted on first use, and kept in the user's cache directory.
 
         path: a model directory, or a run directory, whose best model is taken.
         compute_type: "float32" (auto), or "int8", which is faster and rounds.
