@@ -264,6 +264,20 @@ def test_batches_have_every_source_once_and_similar_lengths():
     assert max(spread) <= 6
 
 
+@pytest.mark.parametrize(
+    ("config", "n_rows"),
+    [
+        (DecodeConfig(beam=1), 8),
+        (DecodeConfig(beam=4), 2),
+        (DecodeConfig(sample=True, n_best=2), 4),
+        (DecodeConfig(beam=100, n_best=1), 1),
+    ],
+)
+def test_wide_searches_have_small_batches(config, n_rows):
+    """512 source tokens of 8 sentences fill a batch, divided by the hypotheses of a sentence."""
+    assert {len(batch) for batch in batches([[5] * 512] * 16, config)} == {n_rows}
+
+
 def test_the_length_limit_depends_on_the_source_and_max_length():
     config = DecodeConfig(max_length=50, max_ratio=2.0)
     assert config.limit(3) == 16

@@ -65,7 +65,7 @@ def batches(sources: Sequence[list[int]], config: DecodeConfig) -> Iterator[list
     batch: list[int] = []
     for i in order:
         longest = len(sources[batch[0]]) if batch else 0
-        full = len(batch) == MAX_ROWS or longest * width * (len(batch) + 1) > width * MAX_TOKENS
+        full = len(batch) == MAX_ROWS or longest * width * (len(batch) + 1) > MAX_TOKENS
         if batch and full:
             yield batch
             batch = []
