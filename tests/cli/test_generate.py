@@ -28,6 +28,17 @@ def test_the_prompt_and_its_continuation_are_printed(run, model):
     assert run(*words) == (0, f"오늘은{expected}\n", "")
 
 
+def test_sampling_by_torch_converts_nothing(run, model, tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    words = ("generate", model, "--prompt", "오늘은", "--max-tokens", 2)
+    for options in ((), ("--top-p", 0.9, "--temperature", 2)):
+        code, _, err = run(*words, *options)
+        assert (code, err) == (0, "")
+    assert not (tmp_path / "cache").exists()
+    assert run(*words, "--greedy")[0] == 0
+    assert (tmp_path / "cache").exists()
+
+
 def test_the_prompt_may_be_piped_or_empty(run, model):
     words = ("generate", model, "--seed", 3, "--max-tokens", 9, *CPU)
     assert run(*words, stdin="오늘은\n") == run(*words, "--prompt", "오늘은")

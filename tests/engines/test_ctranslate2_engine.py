@@ -18,6 +18,7 @@ from tiny_gpt import train_gpt
 import polyhead
 from polyhead.checkpoint.model_dir import load_model
 from polyhead.checkpoint.model_files import resolve
+from polyhead.cli.main import main
 from polyhead.decoding.options import DecodeConfig
 from polyhead.engines import ctranslate2_engine
 from polyhead.engines.ctranslate2_engine import CTranslate2Engine
@@ -117,6 +118,54 @@ def test_options_that_it_lacks_need_torch(both, tiny_run, changes):
         both[1].translate(LINES, options=options)
     loaded = polyhead.load(tiny_run, engine="ctranslate2", device="cpu")
     assert loaded.translate(LINES, options=options) == both[0].translate(LINES, options=options)
+
+
+def zero_in_place(layer):
+    with torch.no_grad():
+        layer.weight.zero_()
+
+
+def zero_data(layer):
+    layer.weight.data[:] = 0
+
+
+def zero_output(layer):
+    layer.register_forward_hook(lambda _layer, _inputs, output: output * 0)
+
+
+def zero_input(layer):
+    layer.register_forward_pre_hook(lambda _layer, inputs: (inputs[0] * 0,))
+
+
+def replaced(layer):
+    layer.weight = torch.nn.Parameter(torch.zeros_like(layer.weight))
+
+
+@pytest.mark.parametrize("change", [zero_in_place, zero_data, zero_output, zero_input, replaced])
+def test_a_changed_model_is_decoded_by_torch(tiny_run, writers, change):
+    """Ablations and hooks have their effect, also where the engine would decode."""
+    options = DecodeConfig(beam=1, max_length=6)
+    for path in (tiny_run, writers[0].name):
+        fast, slow = (polyhead.load(path, engine=e, device="cpu") for e in ("ctranslate2", "torch"))
+        assert fast.engine is not None
+        for pipeline in (fast, slow):
+            change(next(m for m in pipeline.model.modules() if isinstance(m, torch.nn.Linear)))
+        found, expected = (
+            p.translate(LINES, options=options) if hasattr(p, "translate")
+            else p.generate(LINES[2], options=options) for p in (fast, slow)
+        )  # fmt: skip
+        assert found == expected
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(fast.engine, "decode_all", None, raising=False)
+            patch.setattr(fast.engine, "generate", None, raising=False)
+            assert (fast.translate if hasattr(fast, "translate") else fast.generate)(LINES[2])
+
+
+@pytest.mark.parametrize("options", [("--sample",), ("--coverage", "0.1"), ("--replace-unknown",)])
+def test_translating_by_torch_converts_nothing(tiny_run, tmp_path, monkeypatch, options):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    assert main(["translate", str(tiny_run), LINES[2], *options]) == 0
+    assert not (tmp_path / "cache").exists()
 
 
 def test_load_uses_the_engine_where_it_can(tiny_run, tmp_path, monkeypatch):

@@ -127,6 +127,7 @@ def load_generator(
     from polyhead.pipelines.fast_pipelines import (
         GENERATORS,
         FastGenerator,
+        SavedSettings,
         check_engine,
         fast_obstacle,
     )
@@ -136,12 +137,11 @@ def load_generator(
     if engine != "torch":
         reason = device_obstacle(device) or fast_obstacle(model, GENERATORS)
         if reason is None:
-            generator = FastGenerator(model, compute_type=compute_type)
-            options = generator.defaults.with_options(changes)
-            is_same = not options.sample or engine != "auto"
-            reason = cannot_sample(options) if is_same else None
-            if is_same and reason is None:
-                return generator
+            options = SavedSettings(model).defaults.with_options(changes)
+            reason = cannot_sample(options)
+            if reason is None and (engine != "auto" or not options.sample):
+                return FastGenerator(model, compute_type=compute_type)
+            reason = None if engine == "auto" else reason
         if engine != "auto":
             raise ConfigError(f"--engine {engine}: {reason}", "unsupported_engine")
     from polyhead.pipelines.text_generator import TextGenerator

@@ -146,16 +146,19 @@ def load_translator(
     changes: options instead of the model's own. reason: why the options need torch, if they do.
     """
     from polyhead.engines.ctranslate2_engine import device_obstacle, missing, unsupported
-    from polyhead.pipelines.fast_pipelines import FastTranslator, check_engine, fast_obstacle
+    from polyhead.pipelines.fast_pipelines import (
+        FastTranslator,
+        SavedSettings,
+        check_engine,
+        fast_obstacle,
+    )
 
     check_engine(engine)
     if engine != "torch":
         reason = reason or device_obstacle(device) or fast_obstacle(folders[0])
+        reason = reason or unsupported(SavedSettings(folders[0]).defaults.with_options(changes))
         if reason is None:
-            translator = FastTranslator(folders[0], compute_type=compute_type)
-            reason = unsupported(translator.defaults.with_options(changes))
-            if reason is None:
-                return translator
+            return FastTranslator(folders[0], compute_type=compute_type)
         if engine != "auto":
             raise ConfigError(f"--engine {engine}: {reason}", "unsupported_engine")
     from polyhead.pipelines.translator import Translator

@@ -91,6 +91,17 @@ class Pipeline(RunSettings):
         """The model itself, in evaluation mode."""
         return self.saved.model
 
+    def _state(self) -> object:
+        """Return an object that equals an earlier one if no weights changed and there are no hooks.
+
+        An engine that computes with converted weights cannot be used otherwise.
+        """
+        parts = [part for saved in self.models for part in saved.model.modules()]
+        if any(part._forward_hooks or part._forward_pre_hooks for part in parts):
+            return object()
+        weights = [weight for part in parts for weight in part.parameters(recurse=False)]
+        return [(id(weight), weight._version, float(weight.detach().sum())) for weight in weights]
+
     @property
     def models(self) -> tuple[SavedModel, ...]:
         """All models in use: one, or the members of an ensemble."""

@@ -58,19 +58,29 @@ def use_fast(engine: str, reason: str | None) -> bool:
     return engine != "torch" and reason is None
 
 
-class FastPipeline(RunSettings):
+class SavedSettings(RunSettings):
+    """The settings of a model directory, or of a run directory, whose best model is taken."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.name, self._directory = str(path), resolve(Path(path))
+        self._values = read_config(self._directory)
+
+    @property
+    def _about(self) -> dict[str, Any]:
+        about: dict[str, Any] = self._values["about"]
+        return about
+
+
+class FastPipeline(SavedSettings):
     """A model whose files are read without torch: its settings and tokenizers."""
 
     families: ClassVar[tuple[str, ...]] = ()  # that the engine can use so
 
     def __init__(self, path: str | Path) -> None:
-        """Read a model directory, or a run directory, whose best model is taken."""
-        self.name = str(path)
+        super().__init__(path)
         reason = fast_obstacle(Path(path), self.families)
         if reason is not None:
             raise ConfigError(f"{path} cannot use ctranslate2: {reason}", "unsupported_engine")
-        self._directory = resolve(Path(path))
-        self._values = read_config(self._directory)
         sums = verify(self._directory, skip=[WEIGHTS, TRAINING_TENSORS])
         tokenizers = load_model_tokenizers(self._directory, sums, self._values)
         if tokenizers is None:
@@ -78,11 +88,6 @@ class FastPipeline(RunSettings):
                 f"{path} has no tokenizer, so it cannot read text", "no_tokenizer"
             )
         self._tokenizers = tokenizers
-
-    @property
-    def _about(self) -> dict[str, Any]:
-        about: dict[str, Any] = self._values["about"]
-        return about
 
     @property
     def tokenizers(self) -> TokenizerPair:

@@ -46,10 +46,13 @@ class TextGenerator(Pipeline, TextContinuation):
     """A language model that continues a text.
 
     engine: decodes greedy search instead of torch, unless tokens are forced or the likeliest ones
-        are wanted. Samples of a seed do not depend on it.
+        are wanted, the model has hooks, or its weights were changed. Samples of a seed do not
+        depend on it.
+    converted: the state of the model when its engine was made.
     """
 
     engine: CTranslate2Generator | None = None
+    converted: object = None
     tasks: ClassVar[tuple[Task, ...]] = ("language_modeling",)
 
     @classmethod
@@ -68,11 +71,13 @@ class TextGenerator(Pipeline, TextContinuation):
         """Return a generator that decodes with another engine; see `Translator.with_engine`."""
         if not use_fast(engine, fast_obstacle(Path(self.name), GENERATORS)):
             return replace(self, engine=None)
-        return replace(self, engine=CTranslate2Generator(resolve(Path(self.name)), compute_type))
+        fast = CTranslate2Generator(resolve(Path(self.name)), compute_type)
+        return replace(self, engine=fast, converted=self._state())
 
     def is_fast(self, options: DecodeConfig, forced: Sequence[int] = (), top: int = 0) -> bool:
         """Return whether CTranslate2 decodes with these options."""
-        return self.engine is not None and not (options.sample or forced or top)
+        is_able = self.engine is not None and not (options.sample or forced or top)
+        return is_able and self._state() == self.converted
 
     def steps(
         self,

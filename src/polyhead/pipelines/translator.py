@@ -42,12 +42,15 @@ class Translator(Pipeline, TextTranslator):
 
     others: the further members of an ensemble.
     dictionary: translations of unknown words; that of the training run unless given.
-    engine: decodes instead of torch, except with options that it lacks.
+    engine: decodes instead of torch, except with options that it lacks, and if the model has hooks
+        or its weights were changed.
+    converted: the state of the model when its engine was made.
     """
 
     others: tuple[SavedModel, ...] = ()
     dictionary: Mapping[str, str] | None = None
     engine: CTranslate2Engine | None = None
+    converted: object = None
     tasks: ClassVar[tuple[Task, ...]] = ("translation",)
     use: ClassVar[str] = "translate"
 
@@ -102,7 +105,8 @@ class Translator(Pipeline, TextTranslator):
         reason = "an ensemble needs torch" if self.others else fast_obstacle(Path(self.name))
         if not use_fast(engine, reason):
             return replace(self, engine=None)
-        return replace(self, engine=CTranslate2Engine(resolve(Path(self.name)), compute_type))
+        fast = CTranslate2Engine(resolve(Path(self.name)), compute_type)
+        return replace(self, engine=fast, converted=self._state())
 
     def with_dictionary(self, path: Path) -> "Translator":
         """Return a translator with another dictionary for unknown words."""
@@ -120,8 +124,9 @@ class Translator(Pipeline, TextTranslator):
     ) -> list[list[Output]]:
         """Return the best outputs of every part; see `TextTranslator.decode_parts`."""
         sources = [part.ids for part in parts]
-        if self.engine is not None and unsupported(options) is None:
-            return self.engine.decode_all(
+        engine = self.engine if unsupported(options) is None else None
+        if engine is not None and self._state() == self.converted:
+            return engine.decode_all(
                 sources, options,
                 prefixes=prefixes, scores=scores, progress=progress,
             )  # fmt: skip
