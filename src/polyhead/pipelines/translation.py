@@ -265,7 +265,7 @@ class TextTranslator(RunSettings):
         self, lines: Sequence[str], *, split_sentences: bool = True
     ) -> list[list[SourcePart]]:
         """Tokenize texts sentence by sentence, in parts that fit the model; none if empty."""
-        split = split_into_sentences if split_sentences else partial(str.splitlines, keepends=True)
+        split = self._sentences if split_sentences else partial(str.splitlines, keepends=True)
         sentences = [
             [(stripped, s[len(s.rstrip()) :]) for s in texts if (stripped := s.strip())]
             for texts in map(split, lines)
@@ -277,11 +277,14 @@ class TextTranslator(RunSettings):
             for texts in sentences
         ]
 
+    def _sentences(self, text: str) -> list[str]:
+        return split_into_sentences(text, self.languages[0])
+
     def sentence(self, text: str, number: int = 1) -> str:
         """Return one of the sentences that a text is translated in, counted from 1."""
         if not self.defaults.split_sentences:
             return text
-        sentences = [s.strip() for s in split_into_sentences(text) if s.strip()] or [text]
+        sentences = [s.strip() for s in self._sentences(text) if s.strip()] or [text]
         if not 1 <= number <= len(sentences):
             raise ConfigError(
                 f"sentence {number}: the text has {len(sentences)}, counted from 1", "out_of_range"
@@ -292,7 +295,7 @@ class TextTranslator(RunSettings):
         """Return a sentence as one part, or in several if it is too long."""
         if len(ids) <= self.max_length:
             return [SourcePart(text, ids, space)]
-        pieces = [piece for s in split_into_sentences(text) for piece in self._halve(s.strip())]
+        pieces = [piece for s in self._sentences(text) for piece in self._halve(s.strip())]
         packed = self._pack(pieces)
         spaces = [*(" " for _ in packed[1:]), space]
         return [
