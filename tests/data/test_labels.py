@@ -1,6 +1,7 @@
 """Labels of texts: their kinds, pairs of texts, truncation, and their form in batches."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -85,6 +86,27 @@ def test_pairs_with_equal_first_texts_are_held_out_together(tmp_path):
     train, valid = ({t.split("\t")[0] for t in part.texts} for part in (corpus.train, corpus.valid))
     assert valid
     assert not train & valid
+
+
+def test_pairs_that_share_any_text_are_held_out_together_for_embeddings(tmp_path):
+    rows = [f"text {n // 2}\tother {n // 3}\n" for n in range(300)]
+    (tmp_path / "a.tsv").write_text("source\ttarget\n" + "".join(rows), encoding="utf-8")
+    config = DataConfig(pairs=(str(tmp_path / "a.tsv"),))
+    shared = {}
+    for by in ("either", "source"):
+        corpus = load_labelled(replace(config, hold_out_by=by), seed=1, of_pairs=True)
+        sides = [
+            [
+                {text.split("\t")[side] for text in part.texts}
+                for part in (corpus.train, corpus.valid)
+            ]
+            for side in (0, 1)
+        ]
+        assert not sides[0][0] & sides[0][1]
+        shared[by] = sides[1][0] & sides[1][1]
+        assert f"{len(corpus.valid)} of these share a text" in corpus.notices[-1]
+    assert not shared["either"]
+    assert shared["source"]
 
 
 def test_labels_that_contradict_the_setting_or_the_training_data_are_refused():

@@ -54,7 +54,8 @@ def test_chunks_end_between_two_words(tmp_path, monkeypatch):
 def corpus(tmp_path):
     """Return a configuration of 30,000 pairs, 3 MB."""
     for side in ("ko", "en"):
-        lines = (f"line {n} of {side} with some more words in it\n" for n in range(30_000))
+        numbers = (n // 2 if side == "en" else n for n in range(30_000))  # targets occur twice
+        lines = (f"line {n} of {side} with some more words in it\n" for n in numbers)
         (tmp_path / f"train.{side}").write_text("".join(lines))
     return DataConfig(
         source=(str(tmp_path / "train.ko"),),
@@ -79,6 +80,7 @@ def test_reading_into_a_spool_needs_little_memory_and_gives_the_same(kind, corpu
         read, peak = peak_of(lambda: load_parallel(corpus, 1, spool))
         assert list(read.train.sources) == whole.train.sources
         assert list(read.train.targets) == whole.train.targets
+        assert not {*whole.train.targets} & {*whole.valid.targets}
     else:
         whole = load_plain(corpus, 500)
         read, peak = peak_of(lambda: load_plain(corpus, 500, spool))

@@ -114,6 +114,15 @@ def test_a_run_of_an_earlier_version_without_newer_options_is_resumed(make, run)
     assert_refused(make(), run, "config_changed", "norm_eps")
 
 
+def test_a_run_with_the_former_rule_of_holding_out_is_resumed_with_that_rule(make, run):
+    path = run / "config.toml"
+    text = path.read_text(encoding="utf-8")
+    path.write_text(text.replace('hold_out_by = "either"\n', ""), encoding="utf-8")
+    assert path.read_text(encoding="utf-8") != text
+    assert_refused(make(), run, "config_changed", "hold_out_by: 'source' → 'either'")
+    assert train(make('data.hold_out_by="source"'), run).step == 6
+
+
 def test_changed_data_is_refused_until_it_is_restored(make, run, files):
     path = Path(files["target"][0])
     before = path.read_text(encoding="utf-8")

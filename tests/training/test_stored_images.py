@@ -104,6 +104,28 @@ def test_large_sets_are_stored_and_small_ones_are_not(tmp_path, monkeypatch):
     assert len(corpus_cache.list_stores()) == 2
 
 
+@pytest.mark.parametrize("kind", ["directory", "archive"])
+def test_equal_images_are_held_out_together(kind, tmp_path):
+    images = write_pictures(tmp_path / "pictures", n=30)
+    for colour in ("red", "green", "blue"):
+        for number in range(20):
+            shutil.copy(images / colour / f"{number}.png", images / colour / f"copy-{number}.png")
+    if kind == "archive":
+        images = shuffled_archive(images, tmp_path / "pictures.tar")
+    notices = set()
+    for store in ("never", "always", "always"):
+        corpus, _ = load(images, store)
+        train, valid = (
+            {image.numpy().tobytes() for image in part.part(torch.arange(len(part))).pixels}
+            for part in (corpus.train, corpus.valid)
+        )
+        assert not train & valid
+        assert len(valid) < len(corpus.valid) <= 15
+        notices.add(corpus.notices[-1])
+    assert len(notices) == 1
+    assert "share all pixels" in notices.pop()
+
+
 def test_changed_images_are_decoded_again(tmp_path):
     images = write_pictures(tmp_path / "pictures")
     _, before = load(images, "always")

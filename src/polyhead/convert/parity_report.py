@@ -23,7 +23,7 @@ from polyhead.convert.special_ids import vocab_sizes
 from polyhead.convert.target_types import Example, Reader, token_log_p
 from polyhead.data.batches.images import scaled
 from polyhead.data.batches.labelled import segments_of
-from polyhead.data.config import DataConfig
+from polyhead.data.config import FORMER, DataConfig
 from polyhead.data.images.dataset import load_images
 from polyhead.data.images.files import PixelShape
 from polyhead.data.labelled_text import first_text
@@ -286,7 +286,7 @@ def _held_out(saved: SavedModel, run: Path) -> list[tuple[str, str]]:
 def _images(saved: SavedModel, most: int) -> ReportTexts:
     config = saved.config
     run: dict[str, Any] = saved.about.get("run") or {}
-    data = from_dict(DataConfig, run.get("data", {}), "data.")
+    data = from_dict(DataConfig, FORMER | run.get("data", {}), "data.")
     seed = int(run.get("train", {}).get("seed", 1))
     corpus = load_images(data, PixelShape(config.height, config.width, config.channels), seed)
     pixels = scaled(corpus.valid.pixels[:most])

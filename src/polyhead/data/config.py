@@ -7,6 +7,8 @@ from polyhead.data.text_files import OnBadLine
 
 WordRule = Literal["spaces", "punctuation", "characters"]
 Store = Literal["auto", "always", "never"]
+HoldOutBy = Literal["either", "source"]
+FORMER = {"hold_out_by": "source"}  # of saved runs that lack the option
 
 
 @dataclass(frozen=True)
@@ -36,11 +38,11 @@ class DataConfig:
 
     Translators read either `source` and `target` (line i of one translates line i of the other), or
     `pairs` (TSV or JSON lines); several files are joined. Without validation files, `hold_out`
-    pairs are held out. Models of one language read `text`, whose last tenth (or `hold_out` lines)
-    is held out. Text classifiers read `labelled`: texts, or pairs of them, and their labels, TSV or
-    JSON lines; taggers words and tags, question answering questions. Sentence encoders read
-    `labelled` pairs whose labels are numbers, or pairs as translators do. Image classifiers read
-    `images`.
+    pairs are held out, none of which shares a source or target with the others. Models of one
+    language read `text`, whose last tenth (or `hold_out` lines) is held out. Text classifiers read
+    `labelled`: texts, or pairs of them, and their labels, TSV or JSON lines; taggers words and
+    tags, question answering questions. Sentence encoders read `labelled` pairs whose labels are
+    numbers, or pairs as translators do. Image classifiers read `images`.
     """
 
     corpus: str | None = None  # embedded corpus, generated if its files are missing
@@ -67,6 +69,7 @@ class DataConfig:
     encoding: str = "utf-8"
     on_bad_line: OnBadLine = "skip"
     hold_out: int = 500
+    hold_out_by: HoldOutBy = "either"  # pairs that share a source or target stay together
     max_examples: int | None = None  # to train on: drawn by train.seed, more include fewer
     store: Store = "auto"  # encoded data in the cache: text of 32 MB, images of 100 MB and more
     adapt: bool = False  # translators: fewer subwords for few pairs

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from polyhead.data.columns import LABEL_ROLES, TwoColumns, read_columns
 from polyhead.data.config import DataConfig
-from polyhead.data.holdout import Corpus, draw_texts, held_out_count, held_out_notice
+from polyhead.data.holdout import Corpus, draw_groups, held_out_count, held_out_notice
 from polyhead.data.labels import (
     PAIR,
     Problem,
@@ -78,17 +78,22 @@ def first_text(text: str) -> str:
     return text.partition(PAIR)[0]
 
 
+def last_text(text: str) -> str:
+    """Return a text, or the second of a pair."""
+    return text.rpartition(PAIR)[2]
+
+
 TEXTS = ExampleForm(read_texts_and_labels, first_text)
 
 
 class _Groups:
     """The group of every text, computed anew in every iteration."""
 
-    def __init__(self, form: ExampleForm, texts: Iterable[str]) -> None:
-        self.form, self.texts = form, texts
+    def __init__(self, group: Callable[[str], str], texts: Iterable[str]) -> None:
+        self.group, self.texts = group, texts
 
     def __iter__(self) -> Iterator[str]:
-        return map(self.form.group, self.texts)
+        return map(self.group, self.texts)
 
 
 def load_labelled(
@@ -126,12 +131,22 @@ def load_labelled(
         valid = collect(records)
     else:
         n_examples = len(train)
-        groups = _Groups(form, train.texts)
-        kept = first_of_classes(groups, train.labels, problem)
-        held_out = draw_labelled(groups, n_examples, config.hold_out, seed, kept)
+        by = (
+            (form.group, last_text) if of_pairs and config.hold_out_by == "either" else [form.group]
+        )
+        groups = [_Groups(group, train.texts) for group in by]
+        kept = first_of_classes(groups[0], train.labels, problem)
+        count, place = held_out_count(n_examples, config.hold_out), spool and spool.folder
+        held_out, n_grouped = draw_groups(groups, count, seed, kept, place)
+        if not held_out:
+            raise DataError(
+                f"too few examples ({n_examples:,}) to train on and to hold some out with texts of "
+                "their own. Give more, or a file for validation: --valid-data FILE.",
+                "too_few_examples",
+            )
         valid = train.select(held_out)
         train = train.without(held_out)
-        notices.append(held_out_notice(len(valid), n_examples, "examples"))
+        notices.append(held_out_notice(len(valid), n_examples, "examples", n_grouped))
     classes = class_names(train.labels, problem, len(train))
     if problem != "spans":
         encode_labels(valid.labels, problem, classes, "the validation data")
@@ -223,20 +238,3 @@ def stream_labelled(
         reason = f" ({bad.first[0]})" if bad.first else ""
         raise DataError(f"{paths[0]} has no labelled text{reason}", "no_text")
     notices += skipped_notices(bad.first, count=bad.count)
-
-
-def draw_labelled(
-    texts: Iterable[str], n_texts: int, limit: int, seed: int, never: Iterable[str]
-) -> list[int]:
-    """Draw the numbers of the examples to hold out.
-
-    never: the first text of every class. Equal texts stay together, and pairs whose first is equal.
-    """
-    held_out = draw_texts(texts, held_out_count(n_texts, limit), seed, never=never)
-    if not held_out:
-        raise DataError(
-            f"too few examples ({n_texts:,}) to train on and to hold some out with texts of "
-            "their own. Give more, or a file for validation: --valid-data FILE.",
-            "too_few_examples",
-        )
-    return held_out

@@ -28,6 +28,7 @@ class LineSpool:
     """The columns of a corpus in files; lines that are held out are left out of all passes."""
 
     def __init__(self, folder: Path, n_columns: int) -> None:
+        self.folder = folder
         self.paths = [folder / f"column-{number}" for number in range(n_columns)]
         self.n_lines = 0
         self.held_out: Sequence[int] = ()  # ascending
@@ -41,7 +42,7 @@ class LineSpool:
         """Write all examples; a chunk ends where two lines would be split in any tokenizer."""
         batch: list[tuple[str, ...]] = []
         n_characters = 0
-        with os_errors_as_polyhead_errors(self.paths[0].parent):
+        with os_errors_as_polyhead_errors(self.folder):
             for path in self.paths:
                 path.touch()
             for record in records:

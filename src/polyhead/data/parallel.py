@@ -22,8 +22,9 @@ from polyhead.data.doctor.alignment import judge
 from polyhead.data.holdout import (
     MAX_SHARE_OF_PAIRS,
     Corpus,
+    Drawn,
     Numbers,
-    draw_texts,
+    draw_groups,
     held_out_count,
     held_out_notice,
 )
@@ -123,10 +124,11 @@ def load_parallel(
         if n_pairs < 2:
             raise DataError(f"{n_pairs} usable pairs, at least 2 needed", "too_few_examples")
         count = held_out_count(n_pairs, config.hold_out, MAX_SHARE_OF_PAIRS)
-        held_out = draw_pairs(train.sources, n_pairs, count, seed)
+        sides = [train.sources, train.targets][: 2 if config.hold_out_by == "either" else 1]
+        held_out, n_grouped = draw_pairs(sides, n_pairs, count, seed, spool and spool.folder)
         valid = train.select(held_out)
         train = train.without(held_out)
-        notices.append(held_out_notice(len(valid), n_pairs, "pairs"))
+        notices.append(held_out_notice(len(valid), n_pairs, "pairs", n_grouped))
     return Corpus(train, valid, tuple(notices), languages=languages)
 
 
@@ -345,29 +347,36 @@ SpooledPairs = SpooledExamples[Pairs]
 
 def hold_out(pairs: Pairs, count: int, seed: int) -> tuple[Pairs, Pairs]:
     """Split into (train, held out); see `draw_pairs`."""
-    held_out = draw_pairs(pairs.sources, len(pairs), count, seed)
+    held_out, _ = draw_pairs([pairs.sources, pairs.targets], len(pairs), count, seed)
     return pairs.without(held_out), pairs.select(held_out)
 
 
-def draw_pairs(sources: Iterable[str], n_pairs: int, count: int, seed: int) -> list[int]:
-    """Draw the numbers of the pairs to hold out.
+def draw_pairs(
+    sides: Sequence[Iterable[str]],
+    n_pairs: int,
+    count: int,
+    seed: int,
+    folder: Path | None = None,
+) -> Drawn:
+    """Draw the pairs to hold out.
 
-    All pairs with the same source, ignoring case and white space, go to the same part, so that the
-    model is not validated on a source it has seen. A few less than requested may be held out.
+    All pairs with the same source or target, ignoring case and white space, go to the same part, so
+    that the model is not validated on a text it has seen. A few less than requested may be held
+    out. folder: for temporary files.
     """
     if not 0 < count < n_pairs:
         raise ConfigError(
             f"cannot hold out {count} of {n_pairs} pairs: give a count below their number",
             "invalid_hold_out",
         )
-    held_out = draw_texts(sources, count, seed)
-    if not held_out:
+    drawn = draw_groups(sides, count, seed, folder=folder)
+    if not drawn.numbers:
         raise DataError(
-            f"cannot hold out {count} of {n_pairs} pairs: every source occurs more often than "
-            "that, and its repetitions must stay together",
+            f"cannot hold out {count} of {n_pairs} pairs: each shares its source or target with "
+            "more than that, and these must stay together. Give validation files.",
             "too_few_examples",
         )
-    return held_out
+    return drawn
 
 
 def _unequal_lengths(

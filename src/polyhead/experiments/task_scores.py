@@ -13,6 +13,7 @@ from typing import Any
 from polyhead import devices
 from polyhead.checkpoint.model_dir import SavedModel, load_model
 from polyhead.checkpoint.model_files import read_config, resolve
+from polyhead.data.config import FORMER
 from polyhead.data.holdout import limit_training
 from polyhead.experiments.plan import ComparePlan
 from polyhead.experiments.results import (
@@ -88,7 +89,8 @@ def load_run(
     folder: Path, tests: Mapping[str, Sequence[str]] | None = None
 ) -> tuple[SavedModel, TaskSetup]:
     """Return the best model of a run, and its task set up with the validation or the test set."""
-    run = build(read_config(resolve(folder))["about"]["run"], any_size=True)
+    values = read_config(resolve(folder))["about"]["run"]
+    run = build(values | {"data": FORMER | values["data"]}, any_size=True)
     saved = load_model(folder, str(devices.choose(run.train.device)))
     files: dict[str, Any] = {}
     if tests:  # in place of all validation files

@@ -32,6 +32,7 @@ from polyhead.atomic_file import (
 from polyhead.checkpoint.atomic_dir import CHECKPOINTS, DRAFT, HELD_OUT, remove_drafts
 from polyhead.config import differences
 from polyhead.data.bilingual_dictionary import FILE as DICTIONARY
+from polyhead.data.config import FORMER
 from polyhead.data.images.image_arrays import LABELS
 from polyhead.data.labelled_text import LabelledExamples
 from polyhead.data.parallel import Pairs
@@ -188,6 +189,10 @@ class RunDir:
             before = tomllib.loads(path.read_text(encoding="utf-8"))
         except (OSError, ValueError, RecursionError) as error:
             raise ConfigError(f"{path} cannot be read: {error}", "unreadable_config") from None
+        data = config.data
+        holds_out = (data.source or data.pairs) and not (data.valid_source or data.valid_pairs)
+        if holds_out and isinstance(before.get("data"), dict):
+            before["data"] = FORMER | before["data"]
         with suppress(ConfigError):  # values that are invalid now are reported as differences
             before = tomllib.loads(build(before).toml())
         after = tomllib.loads(config.toml())

@@ -1,8 +1,9 @@
 """Images of large sets: decoded once, and trained on from a store in the cache.
 
-The store is keyed by the contents of the files and by the pixels of an image. It has three token
-stores: `image`, the bytes of every image in the order of reading; `row`, the numbers of those that
-are used, sorted by name; `label`, the class of each of these.
+The store is keyed by the contents of the files and by the pixels of an image. It has four token
+stores: `image`, the bytes of every image in the order of reading; `digest`, 8 bytes of each, equal
+for equal images; `row`, the numbers of those that are used, sorted by name; `label`, the class of
+each of these.
 """
 
 import hashlib
@@ -27,6 +28,7 @@ from polyhead.data.images.dataset import (
     ImageReader,
     ImageSet,
     ReadImages,
+    content_digests,
     load_images,
     map_images,
 )
@@ -38,9 +40,9 @@ from polyhead.training.corpus_cache import folder, make_store, use_store
 from polyhead.training.file_sums import digest, file_sums
 from polyhead.training.run_log import READING
 
-FORMAT = 1
+FORMAT = 2
 LARGE = 100_000_000  # bytes of all pixels
-TYPES = {"image": CODES[1], "row": CODES[4], "label": CODES[4]}
+TYPES = {"image": CODES[1], "digest": CODES[1], "row": CODES[4], "label": CODES[4]}
 
 
 def read_image_corpus(
@@ -92,7 +94,8 @@ def _read(reader: ImageReader) -> ReadImages:
         torch.from_numpy(stores[name].ids.astype(np.int64)) for name in ("row", "label")
     )
     images = map_images(stores["image"], shape, rows, labels)
-    return ReadImages(images, tuple(info["classes"]), list(info["notices"]))
+    contents = stores["digest"].ids.view(np.uint64)[rows.numpy()]
+    return ReadImages(images, tuple(info["classes"]), list(info["notices"]), contents)
 
 
 def _files(names: Iterable[str]) -> list[Path]:
@@ -128,6 +131,7 @@ def _write(
     n_bytes = reader.shape.n_bytes
     for batch in batches:
         writers["image"].add(batch.reshape(-1), np.full(len(batch), n_bytes))
+        writers["digest"].add(content_digests(batch).view(np.uint8), np.full(len(batch), 8))
     classes, labels = reader.classes()
     for name, numbers in (("row", np.array(reader.rows)), ("label", labels.numpy())):
         writers[name].add(numbers, np.ones(len(numbers)))

@@ -93,6 +93,15 @@ def test_repeated_and_untranslated_pairs_are_counted():
     )
 
 
+def test_pairs_that_share_a_side_are_counted_apart_from_repetitions():
+    pairs = corpus(1_000)
+    same_target = pairs.sources[5], pairs.targets[7]
+    report = check_pairs(with_lines(pairs, {4: same_target, 20: list(pairs)[30]}))
+    finding = the_finding(report, "sharing")
+    assert (finding.severity, finding.count) == ("note", 3)
+    assert [example.where for example in finding.examples] == ["pair 5", "pair 6", "pair 8"]
+
+
 def test_unusual_ratios_of_lengths_are_found_in_both_directions():
     pairs = corpus(300)
     report = check_pairs(with_lines(pairs, {

@@ -86,6 +86,7 @@ def check_pairs(
     findings = [*skipped_lines(train)]
     limits = {"max_ratio": MAX_RATIO, "max_characters": MAX_CHARACTERS}
     hits: dict[str, Sequence[int]] = {"repeated": repeated(train), **odd_pairs(train)}
+    hits["sharing"] = sharing(train, hits["repeated"])
     hits["lengths"] = unequal_lengths(train)
     for name, indices in hits.items():
         findings += about_pairs(name, train, indices, limits)
@@ -113,6 +114,17 @@ def repeated(pairs: CheckedPairs) -> Sequence[int]:
     is_repeated = np.ones(len(pairs), dtype=np.bool_)
     is_repeated[np.unique(hashes, return_index=True)[1]] = False
     return array("q", np.flatnonzero(is_repeated).tobytes())
+
+
+def sharing(pairs: CheckedPairs, repetitions: Sequence[int]) -> Sequence[int]:
+    """Find pairs that share a side with another pair, ignoring case, white space, repetitions."""
+    shares, is_new = np.zeros((2, len(pairs)), np.bool_), np.ones(len(pairs), np.bool_)
+    is_new[np.asarray(repetitions, np.int64)] = False
+    for side, is_shared in zip((pairs.sources, pairs.targets), shares, strict=True):
+        hashes = np.fromiter((hash(normalized(text)) for text in side), np.int64, len(pairs))
+        _, text, counts = np.unique(hashes[is_new], return_inverse=True, return_counts=True)
+        is_shared[is_new] = counts[text] > 1
+    return array("q", np.flatnonzero(shares.any(0)).tobytes())
 
 
 def odd_pairs(pairs: CheckedPairs) -> Mapping[str, Sequence[int]]:

@@ -21,7 +21,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from polyhead.data.config import DataConfig
-from polyhead.data.holdout import Corpus, draw_per_class, held_out_notice
+from polyhead.data.holdout import Corpus, Digests, draw_per_class, held_out_notice
 from polyhead.data.images.cifar import is_cifar, read_cifar
 from polyhead.data.images.files import Pixels, PixelShape, Unreadable
 from polyhead.data.images.folders import Name, check_room, read_folder, visible, with_classes
@@ -106,6 +106,7 @@ class ReadImages(NamedTuple):
     images: ImageSet
     classes: tuple[str, ...]
     notices: list[str]
+    contents: Digests | None = None  # of each image; see `content_digests`
 
     def for_classes(self, classes: Sequence[str], where: str) -> tuple[ImageSet, list[str]]:
         """Return the images with the numbers of a model's classes, and the messages."""
@@ -129,7 +130,7 @@ def load_images(
             "no_data",
         )
     read = ImageReader.collect if read is None else read
-    train, classes, notices = read(ImageReader(config, shape))
+    train, classes, notices, contents = read(ImageReader(config, shape))
     if len(classes) < 2:
         raise DataError(
             f"{config.images[0]}: all images are of one class ({classes[0]!r}); at least two "
@@ -146,8 +147,11 @@ def load_images(
         reader = ImageReader(replace(config, images=config.valid_images), shape)
         valid, more = read(reader).for_classes(classes, config.valid_images[0])
         return ImageCorpus(train, valid, (*notices, *more), classes)
-    kept, held_out = split(train, config.hold_out, seed)
-    notices.append(held_out_notice(len(held_out), len(train), "images"))
+    if contents is None:
+        contents = content_digests(train.pixels.numpy())
+    kept, held_out, n_grouped = split(train, config.hold_out, seed, contents)
+    notice = held_out_notice(len(held_out), len(train), "images", n_grouped, "all pixels")
+    notices.append(notice)
     return ImageCorpus(kept, held_out, tuple(notices), classes)
 
 
@@ -160,17 +164,28 @@ def load_set(
     return ImageReader(config, shape).collect().for_classes(classes, config.images[0])
 
 
-def split(images: ImageSet, count: int, seed: int) -> tuple[ImageSet, ImageSet]:
-    """Hold out about `count` images, at most a tenth: the same share of every class."""
-    held_out = draw_per_class(images.labels.numpy(), count, seed)
-    if not len(held_out):
+def content_digests(pixels: UInt8[np.ndarray, "image channel height width"]) -> Digests:
+    """Return a number for each image, equal for equal pixels."""
+    digests = (hashlib.blake2b(image.data, digest_size=8).digest() for image in pixels)
+    return np.frombuffer(b"".join(digests), np.uint64)
+
+
+def split(
+    images: ImageSet, count: int, seed: int, contents: Digests
+) -> tuple[ImageSet, ImageSet, int]:
+    """Hold out about `count` images, at most a tenth: the same share of every class.
+
+    Equal images stay together; the last value is how many of those held out have an equal one.
+    """
+    held_out, n_grouped = draw_per_class(images.labels.numpy(), count, seed, contents)
+    if not held_out:
         raise DataError(
-            f"{len(images)} images, one of each class, are too few to hold some out. Give more, or "
-            "--valid-images.",
+            f"{len(images)} images, of each class one or equal ones, are too few to hold some out. "
+            "Give more, or --valid-images.",
             "too_few_examples",
         )
     kept = np.setdiff1d(np.arange(len(images)), held_out)
-    return images.select(torch.from_numpy(kept)), images.select(torch.from_numpy(held_out))
+    return images.select(torch.from_numpy(kept)), images.select(held_out), n_grouped
 
 
 def digits(shape: PixelShape) -> ImageCorpus:
