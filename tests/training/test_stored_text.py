@@ -171,6 +171,20 @@ def test_scattered_examples_are_complete_and_whatever_the_processes(
     assert not (place / "blocks").exists()
 
 
+@pytest.mark.parametrize("task", ["translation", "masked", "language", "labelled"])
+def test_another_store_is_refused_where_it_changes_the_order(task, tmp_path, monkeypatch):
+    monkeypatch.setattr(corpus_store, "BLOCK", 30)
+    for store, other in (("never", "always"), ("always", "never")):
+        run = tmp_path / store
+        train(config_of(task, tmp_path, f'data.store="{store}"'), run)
+        more = (config_of(task, tmp_path, f'data.store="{name}"') for name in (other, store))
+        if task in ("translation", "masked"):
+            with raises(DataError, "data_changed", "data.store"):
+                train(next(more), run)
+        for config in more:
+            assert train(config, run).step == config.train.steps
+
+
 def stored(tmp_path, name="run"):
     run = tmp_path / name
     train(config_of("translation", tmp_path, 'data.store="always"'), run)

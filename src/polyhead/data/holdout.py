@@ -152,11 +152,11 @@ def _grow(
         numbers, texts = _examples_with(columns, known, most)
         groups = _joined(texts)
         is_large = np.bincount(groups) > most
-        for of_side, large in zip(texts, too_often, strict=True):
-            is_large[groups[np.isin(of_side, large)]] = True
-        large = is_large[groups]
-        too_often = [np.union1d(o, t[large]) for o, t in zip(too_often, texts, strict=True)]
-        before, known = known, [np.unique(of_side[~large]) for of_side in texts]
+        for side, of_side in enumerate(texts):
+            is_large[groups[np.isin(of_side, too_often[side])]] = True
+        left_out = is_large[groups]
+        too_often = [np.union1d(o, t[left_out]) for o, t in zip(too_often, texts, strict=True)]
+        before, known = known, [np.unique(of_side[~left_out]) for of_side in texts]
         if all(map(np.array_equal, before, known)):
             return numbers, texts, groups
 

@@ -136,8 +136,9 @@ def load_labelled(
         )
         groups = [_Groups(group, train.texts) for group in by]
         kept = first_of_classes(groups[0], train.labels, problem)
-        count, place = held_out_count(n_examples, config.hold_out), spool and spool.folder
-        held_out, n_grouped = draw_groups(groups, count, seed, kept, place)
+        count = held_out_count(n_examples, config.hold_out)
+        folder = None if spool is None else spool.folder
+        held_out, n_grouped = draw_groups(groups, count, seed, kept, folder)
         if not held_out:
             raise DataError(
                 f"too few examples ({n_examples:,}) to train on and to hold some out with texts of "

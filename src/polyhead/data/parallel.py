@@ -125,7 +125,8 @@ def load_parallel(
             raise DataError(f"{n_pairs} usable pairs, at least 2 needed", "too_few_examples")
         count = held_out_count(n_pairs, config.hold_out, MAX_SHARE_OF_PAIRS)
         sides = [train.sources, train.targets][: 2 if config.hold_out_by == "either" else 1]
-        held_out, n_grouped = draw_pairs(sides, n_pairs, count, seed, spool and spool.folder)
+        folder = None if spool is None else spool.folder
+        held_out, n_grouped = draw_pairs(sides, n_pairs, count, seed, folder)
         valid = train.select(held_out)
         train = train.without(held_out)
         notices.append(held_out_notice(len(valid), n_pairs, "pairs", n_grouped))

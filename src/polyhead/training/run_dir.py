@@ -41,6 +41,7 @@ from polyhead.training.config import LISTS, RunConfig, build
 
 CONFIG, DATA, TOKENIZER, SAMPLES = "config.toml", "data.json", "tokenizer", "samples"
 LOCK, INPUTS, N_HELD_OUT = ".lock", "inputs", 1000
+ORDER = "order of the training"  # data of more examples than a block, by data.store
 INPUT = re.compile(rf"(?:.*[/\\])?{INPUTS}[/\\](\w+)(?:-[0-9a-f]{{16}}\.\w+)?$")
 INPUT_FILE = re.compile(rf"\w+-[0-9a-f]{{16}}\.\w+({LABELS})?|{re.escape(TEMPORARY)}.*")
 OWN_FILES = (
@@ -253,11 +254,13 @@ class RunDir:
                 "with --fresh.",
                 "damaged_fingerprints",
             )
+        before = {ORDER: fingerprints.get(ORDER)} | before  # which earlier versions did not save
         for name, value in fingerprints.items():
             if before.get(name) != value:
+                restore = "Set data.store as before" if name == ORDER else "Restore the files"
                 raise DataError(
-                    f"{self.path}: the {name} data changed since the run was started. Restore the "
-                    "files, or start over with --fresh.",
+                    f"{self.path}: the {name} data changed since the run was started. {restore}, "
+                    "or start over with --fresh.",
                     "data_changed",
                 )
 

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 from polyhead.atomic_file import os_errors_as_polyhead_errors, write_text
 from polyhead.checkpoint.atomic_dir import MANIFEST
+from polyhead.data import corpus_store
 from polyhead.data.config import DataConfig
 from polyhead.data.corpus_store import all_too_long, write_store
 from polyhead.data.holdout import Corpus
@@ -30,7 +31,7 @@ from polyhead.errors import DataError
 from polyhead.training.config import LISTS, RunConfig
 from polyhead.training.corpus_cache import SpoolFolder, folder, make_store, remove_abandoned
 from polyhead.training.file_sums import digest, file_sums
-from polyhead.training.run_dir import fingerprint
+from polyhead.training.run_dir import ORDER, fingerprint
 from polyhead.training.run_log import RunLog
 
 FORMAT = 1
@@ -114,6 +115,7 @@ class CorpusReader(NamedTuple):
 
     load: Callable[[LineSpool | None], Corpus[Any, Any]]
     fingerprints: Callable[[Corpus[Any, Any]], dict[str, str]]
+    is_scattered: bool  # if it is stored and large
     columns: Callable[[Any], Sequence[list[str]]]  # of the held-out part
     examples: Callable[..., Any]  # the inverse of `columns`
 
@@ -121,11 +123,14 @@ class CorpusReader(NamedTuple):
 PlainCorpus = Corpus[list[str] | StoredText, list[str]]
 
 
-def plain_reader(load: Callable[[LineSpool | None], Corpus[Any, Any]]) -> CorpusReader:
+def plain_reader(
+    load: Callable[[LineSpool | None], Corpus[Any, Any]], *, is_scattered: bool
+) -> CorpusReader:
     """Return the reader of a task on plain text."""
     return CorpusReader(
         load,
         lambda text: {"training": fingerprint(text.train), "validation": fingerprint(text.valid)},
+        is_scattered,
         lambda lines: (lines,),
         lambda lines: lines,
     )
@@ -153,7 +158,7 @@ def read_corpus(config: RunConfig, reader: CorpusReader) -> tuple[Corpus[Any, An
     data = config.data
     if not is_stored(data):
         corpus = reader.load(None)
-        return corpus, reader.fingerprints(corpus)
+        return corpus, _with_order(reader, corpus, "of reading")
     make_missing(data)
     path = folder() / f"{_corpus_key(config)}.json"
     with os_errors_as_polyhead_errors(folder()):
@@ -174,7 +179,18 @@ def read_corpus(config: RunConfig, reader: CorpusReader) -> tuple[Corpus[Any, An
         (summary.languages[0], summary.languages[1]),
         summary.problem,
     )
-    return corpus, dict(summary.fingerprints)
+    return corpus, _with_order(reader, corpus, "in blocks", summary.fingerprints)
+
+
+def _with_order(
+    reader: CorpusReader,
+    corpus: Corpus[Any, Any],
+    order: str,
+    fingerprints: dict[str, str] | None = None,
+) -> dict[str, str]:
+    """Return the fingerprints of a corpus; with its order, if that depends on data.store."""
+    is_large = reader.is_scattered and len(corpus.train) > corpus_store.BLOCK
+    return (fingerprints or reader.fingerprints(corpus)) | ({ORDER: order} if is_large else {})
 
 
 def _summarize(data: DataConfig, reader: CorpusReader, path: Path) -> StoredText:

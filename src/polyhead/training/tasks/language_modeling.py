@@ -24,7 +24,9 @@ class LanguageModelingTask:
     """Predict the next token of plain text."""
 
     def read_data(self, config: RunConfig) -> tuple[PlainCorpus, dict[str, str]]:
-        reader = plain_reader(lambda spool: load_plain(config.data, spool=spool))
+        reader = plain_reader(
+            lambda spool: load_plain(config.data, spool=spool), is_scattered=False
+        )
         return read_corpus(config, reader)
 
     def setup(

@@ -27,7 +27,9 @@ class MaskedLMTask:
 
     def read_data(self, config: RunConfig) -> tuple[PlainCorpus, dict[str, str]]:
         data = config.data
-        reader = plain_reader(lambda spool: load_plain(data, most=data.hold_out, spool=spool))
+        reader = plain_reader(
+            lambda spool: load_plain(data, most=data.hold_out, spool=spool), is_scattered=True
+        )
         return read_corpus(config, reader)
 
     def setup(

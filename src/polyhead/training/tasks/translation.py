@@ -61,6 +61,7 @@ class TranslationTask:
                 "validation source": fingerprint(corpus.valid.sources),
                 "validation target": fingerprint(corpus.valid.targets),
             },
+            True,
             lambda pairs: (pairs.sources, pairs.targets),
             Pairs,
         )
