@@ -1,7 +1,9 @@
 """Corpora in stores: the same weights as from memory, made once, shared, and never half written."""
 
+import errno
 import hashlib
 import json
+import os
 import subprocess
 import sys
 from dataclasses import replace
@@ -14,6 +16,7 @@ from expected_errors import raises
 from tiny import SMALL, write_corpus
 from token_data import write_questions, write_tagged
 
+from polyhead.checkpoint import atomic_dir
 from polyhead.data import corpus_store, line_spool
 from polyhead.data.corpus_store import write_store
 from polyhead.data.line_encoder import StoreForm, parts_of
@@ -225,6 +228,65 @@ def test_a_changed_file_is_noticed_and_an_unchanged_one_is_not_read(tmp_path, mo
     path.write_text(path.read_text() + "\n")
     stored_text._corpus_key(config)
     assert read == [1]
+
+
+@pytest.mark.parametrize("way", ["written", "replaced"])
+def test_other_text_of_the_same_size_and_time_is_noticed(way, tmp_path):
+    config = config_of("translation", tmp_path, 'data.store="always"')
+    path = Path(config.data.source[0])
+    key, text, state = stored_text._corpus_key(config), path.read_text(), path.stat()
+    other = path if way == "written" else tmp_path / "other"
+    other.write_text(text[::-1])
+    os.utime(other, ns=(state.st_atime_ns, state.st_mtime_ns))
+    other.replace(path)
+    assert (path.stat().st_size, path.stat().st_mtime_ns) == (state.st_size, state.st_mtime_ns)
+    assert stored_text._corpus_key(config) != key
+
+
+def test_held_out_texts_that_were_changed_in_the_cache_are_read_again(tmp_path):
+    config = config_of("translation", tmp_path, 'data.store="always"')
+    task = resolve(TASKS[config.task].training)()
+    expected = task.read_data(config)[0].valid
+    path = corpus_cache.folder() / f"{stored_text._corpus_key(config)}.json"
+    text = path.read_text(encoding="utf-8")
+    path.write_text(text.replace(expected.targets[0], expected.targets[1]), encoding="utf-8")
+    assert path.read_text(encoding="utf-8") != text
+    assert task.read_data(config)[0].valid == expected
+
+
+@pytest.mark.parametrize(
+    ("module", "name"), [(corpus_cache, "check_blocks"), (atomic_dir, "_sha256")]
+)
+def test_a_store_that_cannot_be_read_is_kept(module, name, tmp_path, monkeypatch):
+    stored(tmp_path)
+    [entry] = corpus_cache.list_stores()
+    corpus_cache._HELD.clear()  # as in another process
+    read = getattr(module, name)
+
+    def fail(path):
+        if entry.key in path.parts:
+            raise OSError(errno.EMFILE, "Too many open files")
+        return read(path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(module, name, fail)
+        with raises(PolyheadError, "io", "Too many open files", entry.key):
+            stored(tmp_path, "other")
+        problems = corpus_cache.remove_damaged()
+        assert len(problems) == (name == "_sha256")
+        assert all("(not deleted)" in problem for problem in problems)
+    monkeypatch.setattr(stored_text, "write_store", None)  # not encoded again
+    stored(tmp_path, "other")
+
+
+def test_an_error_while_a_spool_is_removed_does_not_hide_the_first(monkeypatch):
+    def fail(*_args, **_options):
+        raise OSError(errno.EIO, "Input/output error")
+
+    spool = corpus_cache.SpoolFolder()
+    for name in ("unlink", "rmdir"):
+        monkeypatch.setattr(os, name, fail)
+    spool.close()
 
 
 HOLD = """

@@ -122,6 +122,7 @@ def verify(directory: Path, *, skip: Collection[str] = ()) -> dict[str, str]:
                 continue
         except OSError as error:
             problem = f"cannot be read: {error.strerror}"
+            raise CheckpointError(f"{directory}: {name} {problem}", "damaged") from error
         raise CheckpointError(f"{directory}: {name} {problem}", "damaged")
     return sums
 
@@ -142,8 +143,8 @@ def read_manifest(directory: Path) -> dict[str, str]:
         raise CheckpointError(
             f"{directory} is not a checkpoint: it has no {MANIFEST}", "no_manifest"
         ) from None
-    except (OSError, ValueError, RecursionError):
-        raise CheckpointError(f"{directory}: {MANIFEST} is damaged", "damaged") from None
+    except (OSError, ValueError, RecursionError) as error:
+        raise CheckpointError(f"{directory}: {MANIFEST} is damaged", "damaged") from error
     return sums
 
 

@@ -1,7 +1,8 @@
 """Encoded corpora in the user's cache, for corpora that are large, shared by all runs.
 
-    corpora/files.json      sha256 of files, by name, size and time of change
-    corpora/KEY.json        what a run must know of a corpus: fingerprints, notices, held-out texts
+    corpora/files.json      sha256 of files, by name, size, times of change and inode
+    corpora/KEY.json        what a run must know of a corpus: fingerprints, notices, held-out texts;
+                            both with a checksum of their values
     corpora/KEY/            token stores (also of images, as bytes), a checksum of each of their
                             blocks, store.json, manifest.json, and `lock`, which is locked while a
                             process uses them and whose time is that of their last use
@@ -65,7 +66,10 @@ class SpoolFolder:
     def __init__(self) -> None:
         with os_errors_as_polyhead_errors(folder()):
             folder().mkdir(parents=True, exist_ok=True)
-            self._folder = tempfile.TemporaryDirectory(prefix=SPOOL, dir=folder())
+            # errors while it is removed would hide the one that ended the work
+            self._folder = tempfile.TemporaryDirectory(
+                prefix=SPOOL, dir=folder(), ignore_cleanup_errors=True
+            )
             self.path = Path(self._folder.name)
             self._lock = (self.path / LOCK).open("a+")
         lock(self._lock)
@@ -87,7 +91,10 @@ def remove_abandoned() -> None:
 
 
 def use_store(place: Path) -> dict[str, Any] | None:
-    """Lock a store for this process and return its counts; None if there is no intact one."""
+    """Lock a store for this process and return its counts; None if there is no intact one.
+
+    A damaged store is removed. One that cannot be read just now is not: that is a PolyheadError.
+    """
     try:
         if place not in _HELD:
             file = (place / LOCK).open("r+")
@@ -102,12 +109,24 @@ def use_store(place: Path) -> dict[str, Any] | None:
             check_blocks(path)
         os.utime(place / LOCK)
         return dict(json.loads((place / INFO).read_text(encoding="utf-8")))
-    except (OSError, ValueError, CheckpointError, DataError):
+    except (OSError, ValueError, CheckpointError, DataError) as error:
         if place in _HELD:
             _HELD.pop(place).close()
+        if reason := _unreadable(error):
+            raise PolyheadError(
+                f"{place} cannot be read, and is kept: {reason}. Repair that, and start again.",
+                "io",
+            ) from error
         if place.is_dir():
             _remove_store(place)
         return None
+
+
+def _unreadable(error: Exception) -> str:
+    """Return why the system could not read a file that exists; empty if it is damaged."""
+    reason = error if isinstance(error, OSError) else error.__cause__
+    is_other = not isinstance(reason, OSError) or isinstance(reason, FileNotFoundError)
+    return "" if is_other else str(reason.strerror)
 
 
 def make_store(
@@ -213,7 +232,9 @@ def remove_damaged() -> list[str]:
         try:
             verify(place, skip=[LOCK])  # reading `lock` would unlock it
         except CheckpointError as error:
-            state = "deleted" if _remove_store(place) else "in use, and not deleted"
+            state = "not deleted"
+            if not _unreadable(error):
+                state = "deleted" if _remove_store(place) else "in use, and not deleted"
             problems.append(f"{error} ({state})")
     return problems
 

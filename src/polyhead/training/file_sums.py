@@ -2,8 +2,8 @@
 
 import hashlib
 import json
+import os
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,23 +18,41 @@ def digest(value: object) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:32]
 
 
+def write_facts(path: Path, values: dict[str, Any]) -> None:
+    """Write values that JSON can hold, with their checksum."""
+    write_text(path, json.dumps({"sum": digest(values), "values": values}, ensure_ascii=False))
+
+
+def read_facts(path: Path) -> dict[str, Any] | None:
+    """Return the values of a file, which counts as used now; None if it is missing or damaged."""
+    try:
+        saved = json.loads(path.read_text(encoding="utf-8"))
+        os.utime(path)
+        return dict(saved["values"]) if saved["sum"] == digest(saved["values"]) else None
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return None
+
+
+def _stamp(path: Path) -> list[int]:
+    """Return numbers of a file that change with its contents, also where tools keep its time."""
+    state = path.lstat()
+    return [state.st_size, state.st_mtime_ns, state.st_ctime_ns, state.st_ino]
+
+
 def file_sums(paths: Sequence[Path]) -> list[str]:
     """Return the sha256 of files, which are read only if they changed.
 
-    That of a directory is the sha256 of the names, sizes and times of change of all its files.
+    That of a directory is the sha256 of the names, sizes, times of change and inodes of its files.
     """
     index = folder() / "files.json"
-    known: dict[str, Any] = {}
-    with suppress(OSError, ValueError, RecursionError):
-        known = dict(json.loads(index.read_text(encoding="utf-8")))
+    known = read_facts(index) or {}
     sums, is_new = [], False
     for path in paths:
         if path.is_dir():
             sums.append(_directory_sum(path))
             continue
-        name, state = str(path.resolve()), path.stat()
-        entry = known.get(name)
-        stamp = [state.st_size, state.st_mtime_ns]
+        path = path.resolve()
+        entry, stamp = known.get(str(path)), _stamp(path)
         if not (isinstance(entry, list) and entry[1:] == stamp):
             try:
                 with path.open("rb") as file:
@@ -42,19 +60,17 @@ def file_sums(paths: Sequence[Path]) -> list[str]:
             except OSError as error:
                 message = f"{path}: cannot be opened ({error.strerror})"
                 raise DataError(message, "cannot_read") from None
-            known[name], is_new = entry, True
+            known[str(path)], is_new = entry, True
         sums.append(str(entry[0]))
     if is_new:
         with os_errors_as_polyhead_errors(index):
             index.parent.mkdir(parents=True, exist_ok=True)
-        write_text(index, json.dumps(known))
+        write_facts(index, known)
     return sums
 
 
 def _directory_sum(folder: Path) -> str:
     total = hashlib.sha256()
     for path in files_in(folder):
-        state = path.lstat()
-        line = f"{path.relative_to(folder).parts!r} {state.st_size} {state.st_mtime_ns}\n"
-        total.update(line.encode())
+        total.update(f"{path.relative_to(folder).parts!r} {_stamp(path)}\n".encode())
     return total.hexdigest()

@@ -7,8 +7,6 @@ each of these.
 """
 
 import hashlib
-import json
-import os
 import time
 from collections.abc import Iterable, Iterator
 from functools import partial
@@ -19,7 +17,6 @@ from typing import Any
 import numpy as np
 import torch
 
-from polyhead.atomic_file import write_text
 from polyhead.data.config import DataConfig
 from polyhead.data.corpus_store import PROGRESS_SECONDS
 from polyhead.data.images.cifar import META
@@ -37,7 +34,7 @@ from polyhead.data.images.idx import is_idx, labels_of
 from polyhead.data.locate import find
 from polyhead.data.token_store import CODES, TokenSequences, TokenWriter
 from polyhead.training.corpus_cache import folder, make_store, use_store
-from polyhead.training.file_sums import digest, file_sums
+from polyhead.training.file_sums import digest, file_sums, read_facts, write_facts
 from polyhead.training.run_log import READING
 
 FORMAT = 2
@@ -61,13 +58,11 @@ def _fingerprint(images: ImageSet, classes: tuple[str, ...]) -> str:
     numbers = torch.stack([images.rows, images.labels]).numpy().tobytes()
     key = [images.file.name.parent.name, hashlib.sha256(numbers).hexdigest(), classes]
     path = folder() / f"{digest(key)}.json"
-    try:
-        known = str(json.loads(path.read_text(encoding="utf-8"))["fingerprint"])
-        os.utime(path)
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        known = images.fingerprint(classes)
-        write_text(path, json.dumps({"fingerprint": known}))
-    return known
+    known = read_facts(path)
+    if known is None:
+        known = {"fingerprint": images.fingerprint(classes)}
+        write_facts(path, known)
+    return str(known["fingerprint"])
 
 
 def _read(reader: ImageReader) -> ReadImages:

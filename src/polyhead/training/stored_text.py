@@ -6,17 +6,15 @@ reads neither.
 """
 
 import hashlib
-import json
-import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from polyhead.atomic_file import os_errors_as_polyhead_errors, write_text
+from polyhead.atomic_file import os_errors_as_polyhead_errors
 from polyhead.checkpoint.atomic_dir import MANIFEST
 from polyhead.data import corpus_store
 from polyhead.data.config import DataConfig
@@ -30,11 +28,11 @@ from polyhead.data.token_store import TokenSequences
 from polyhead.errors import DataError
 from polyhead.training.config import LISTS, RunConfig
 from polyhead.training.corpus_cache import SpoolFolder, folder, make_store, remove_abandoned
-from polyhead.training.file_sums import digest, file_sums
+from polyhead.training.file_sums import digest, file_sums, read_facts, write_facts
 from polyhead.training.run_dir import ORDER, fingerprint
 from polyhead.training.run_log import RunLog
 
-FORMAT = 1
+FORMAT = 2  # also of a summary
 LARGE = 32_000_000  # bytes of files
 PACKED = {".gz": 4, ".xz": 5, ".zst": 4}  # times as much text
 OTHER = {  # options
@@ -163,14 +161,13 @@ def read_corpus(config: RunConfig, reader: CorpusReader) -> tuple[Corpus[Any, An
     path = folder() / f"{_corpus_key(config)}.json"
     with os_errors_as_polyhead_errors(folder()):
         folder().mkdir(parents=True, exist_ok=True)
-    summary = _read_summary(path)
-    if summary is None:
+    facts = read_facts(path)
+    if facts is None:
         train = _summarize(data, reader, path)
-        summary = train.summary
-        write_text(path, json.dumps(asdict(summary), ensure_ascii=False))
+        write_facts(path, asdict(train.summary))
     else:
-        os.utime(path)
-        train = StoredText(summary, reader, path)
+        train = StoredText(CorpusSummary(**facts), reader, path)
+    summary = train.summary
     corpus = Corpus(
         train,
         reader.examples(*summary.valid),
@@ -214,14 +211,6 @@ def _summarize(data: DataConfig, reader: CorpusReader, path: Path) -> StoredText
     train = StoredText(summary, reader, path)
     train._spool = spool, place
     return train
-
-
-def _read_summary(path: Path) -> CorpusSummary | None:
-    try:
-        values = json.loads(path.read_text(encoding="utf-8"))
-        return CorpusSummary(**{field.name: values[field.name] for field in fields(CorpusSummary)})
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        return None
 
 
 def _corpus_key(config: RunConfig) -> str:
