@@ -98,7 +98,7 @@ def test_evaluate_scores_masked_tokens(run, fail, bert, tmp_path):
     assert MaskFiller.from_dir(bert).score(lines) == scores  # the same tokens are masked every time
     printed = run("evaluate", bert, "--text", text)[1]
     assert printed.startswith(f"loss                {scores['loss']:.4f}\nperplexity ")
-    assert fail("evaluate", bert, "--text", text, "--rounds", 3)[:2] == (2, "conflicting_options")
+    assert fail("evaluate", bert, "--text", text, "--rounds", 3)[:2] == (2, "no_effect")
     (tmp_path / "empty.txt").write_text("")
     assert fail("evaluate", bert, "--text", tmp_path / "empty.txt")[0] == 4
 

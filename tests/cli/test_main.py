@@ -226,6 +226,7 @@ def test_evaluate_prints_scores_signatures_and_a_paired_test(run, tiny_run, othe
     code, out, _ = run("evaluate", tiny_run, *files, "--against", other_run)
     assert code == 0
     assert out.startswith("BLEU ")
+    assert "both decoded with a beam of 1" in out
     assert "tok:13a" in out
     assert "p = " in out
     code, out, _ = run("evaluate", tiny_run, *files, "--json", "--output", tmp_path / "out.en")
@@ -233,6 +234,28 @@ def test_evaluate_prints_scores_signatures_and_a_paired_test(run, tiny_run, othe
     assert (tmp_path / "out.en").read_text().count("\n") == 12
     code, out, _ = run("evaluate", tiny_run, *files, "--against", tmp_path / "out.en", "--json")
     assert json.loads(out)["against"][0]["p_value"] == 1.0
+    code, out, _ = run("evaluate", tiny_run, *files, "--against", tiny_run, "--json")
+    assert {test["p_value"] for test in json.loads(out)["against"]} == {1.0}  # decoded alike
+
+
+def test_pairs_and_other_metrics_are_scored(run, fail, tiny_run, tmp_path):
+    sides = [
+        (tiny_run.parent / f"train.{end}").read_text().splitlines()[:9] for end in ("ko", "en")
+    ]
+    rows = "".join(f"{first}\t{second}\n" for first, second in zip(*sides, strict=True))
+    path = tmp_path / "pairs.tsv"
+    path.write_text(f"ko\ten\n{rows}", encoding="utf-8")
+    for name, lines in zip(("a.ko", "a.en"), sides, strict=True):
+        (tmp_path / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    files = ("--source", tmp_path / "a.ko", "--target", tmp_path / "a.en")
+    words = ("--metric", "chrF", "--beam", 1)
+    scored = run("evaluate", tiny_run, "--pairs", path, *words)
+    assert scored[0] == 0
+    assert scored[1].startswith("chrF2 ")
+    assert scored == run("evaluate", tiny_run, *files, *words)
+    for name, mention in (("COMET", "comet-score"), ("bluu", "bleu"), ("x", "wer")):
+        error = ("unknown_metric", mention)
+        fail("evaluate", tiny_run, *files, "--metric", name, error=error[0], mention=error[1])
 
 
 def test_attention_writes_a_page(run, tiny_run, tmp_path):
@@ -347,7 +370,6 @@ def test_data_make_list_and_check(run, tmp_path):
         (["data", "check"], 2, "no_input", "--pairs"),
         (["evaluate", "model", "--source", "a"], 2, "no_input", "--target"),
         (["evaluate", "model", "--data", "a", "--text", "b"], 2, "no_input", "--images"),
-        (["evaluate", "model", "--text", "a", "--size", "8"], 2, "conflicting_options", "--size"),
         (["show", "small", "train=5", "train.steps=3"], 2, None, "train"),
         (["show", "small", "train.steps=3", "train=5"], 2, None, "[train]"),
         (["show", "gpt-tiny", "model.stack.dropout=1.5"], 2, None, "model.stack.dropout = 1.5"),

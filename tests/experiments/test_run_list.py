@@ -57,6 +57,11 @@ def lock_of(folder):
     )
 
 
+def test_a_translator_is_listed_with_its_bleu(tiny_run):
+    (run,) = polyhead.list_runs(tiny_run.parent)
+    assert (run.metric, run.score) == ("bleu", load_model(tiny_run / "best").about["valid"]["bleu"])
+
+
 def test_every_run_has_a_row_with_its_state(runs):
     with lock_of(runs / "running") as process:
         process.stdout.readline()

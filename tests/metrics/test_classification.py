@@ -54,8 +54,12 @@ def test_the_text_has_every_class_and_the_confusion():
     assert [line.split() for line in text.splitlines()[2:4]] == [
         ["class", "precision", "recall", "F1", "count"], ["a", "0.6667", "0.5000", "0.5714", "4"],
     ]  # fmt: skip
-    assert [line.split() for line in text.splitlines()[-3:]] == [
-        ["a", "1", "2", "1", "1"], ["b", "2", "0", "2", "0"], ["c", "3", "1", "0", "3"],
+    assert [line.split() for line in text.splitlines()[-4:]] == [
+        ["a", "b", "c"], ["a", "2", "1", "1"], ["b", "0", "2", "0"], ["c", "1", "0", "3"],
+    ]  # fmt: skip
+    numbered = str(report(EXPECTED, PREDICTED, ["a class of a long name", "b", "c"]))
+    assert [line.split()[-4:] for line in numbered.splitlines()[-3:]] == [
+        ["#1", "2", "1", "1"], ["#2", "0", "2", "0"], ["#3", "1", "0", "3"],
     ]  # fmt: skip
 
 

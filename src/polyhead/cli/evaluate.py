@@ -2,8 +2,8 @@
 
 import json
 import shlex
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -25,6 +25,7 @@ from polyhead.cli.options import (
     LengthPenalty,
     Models,
     Pairs,
+    given_options,
 )
 from polyhead.cli.streams import counting, say
 from polyhead.errors import CheckpointError, ConfigError
@@ -33,25 +34,34 @@ if TYPE_CHECKING:
     from polyhead.training.processes import Processes
 
 BOOTSTRAP_P = 0.05  # below it, two systems are reported as different
-METRIC_HELP = "bleu; wer: share of lines that are not exact, and edit distance; or a plug-in's."
+METRIC_HELP = "bleu, also chrF; chrf; wer: share of inexact lines, edit distance; or a plug-in's."
 AS_GENERATED = "Score a language model token by token, as generate computes; takes longer."
-ROUNDS = "--rounds is for translators and language models with LSH attention only"
 PROCESSES = "Processes on this machine that share the batches; same scores."
 SHARED_STDIN = "standard input cannot be shared by several processes; write it to a file first"
 DAY = 86400  # seconds that a process waits for the others
-ONLY_GENERATORS = "--as-generated is for language models (--text) only"
-INPUTS = {  # options of each task
-    "translation": "--source FILE --target FILE", "language_modeling": "--text FILE",
-    "masked_lm": "--text FILE", "replaced_token": "--text FILE",
-    "text_classification": "--data FILE", "token_classification": "--data FILE",
-    "question_answering": "--data FILE", "sentence_embedding": "--pairs FILE",
-    "image_classification": "--images PATH",
-}  # fmt: skip
+INPUTS = ("source", "target", "text", "data", "pairs", "images")
 NO_INPUT = (
-    "expected one of: --source FILE and --target FILE for a translator, --text FILE for a language "
-    "model, --data FILE for a text classifier, a tagger or question answering, --pairs FILE for a "
-    "sentence encoder, --images PATH for an image classifier"
+    "expected one of: --source FILE and --target FILE, or --pairs FILE, for a translator, --text "
+    "FILE for a language model, --data FILE for a text classifier, a tagger or question answering, "
+    "--pairs FILE for a sentence encoder, --images PATH for an image classifier"
 )
+OF_LABELS = ("--data FILE", "data encoding")
+USED = {  # by task: the input, and the options that have an effect beside those of every task
+    "translation": (
+        "--source FILE --target FILE",
+        "source target pairs against lowercase tokenize metric beam length_penalty rounds output "
+        "encoding",
+    ),
+    "language_modeling": ("--text FILE", "text rounds as_generated encoding"),
+    "masked_lm": ("--text FILE", "text encoding"),
+    "replaced_token": ("--text FILE", "text encoding"),
+    "text_classification": OF_LABELS,
+    "token_classification": OF_LABELS,
+    "question_answering": OF_LABELS,
+    "sentence_embedding": ("--pairs FILE", "data pairs encoding"),
+    "image_classification": ("--images PATH", "images size"),
+}
+OF_ALL = ("device", "processes")
 Scores = tuple[Any, str]  # for JSON, and as text
 
 
@@ -89,6 +99,7 @@ def evaluate(
 
     polyhead evaluate runs/mine --source test.ko --target test.en
     polyhead evaluate runs/mine --source test.ko --target test.en --against runs/other
+    polyhead evaluate runs/mine --pairs test.tsv --metric chrf
     polyhead evaluate runs/g2p --source words.ko --target words.ipa --metric wer
     polyhead evaluate runs/writer --text test.txt
     polyhead evaluate runs/reformer --text test.txt --rounds 8
@@ -99,44 +110,62 @@ def evaluate(
     polyhead evaluate runs/photos --images test-photos/
     polyhead evaluate runs/mine --source test.ko --target test.en --processes 2
     """
-    if size is not None and not images:
-        raise ConfigError("--size is for --images only", "conflicting_options")
-    if rounds is not None and not (text or source):
-        raise ConfigError(ROUNDS, "conflicting_options")
-    if as_generated and not text:
-        raise ConfigError(ONLY_GENERATORS, "conflicting_options")
     if [bool(files) for files in (source, text, data, pairs, images)].count(True) != 1 or (
         bool(source) != bool(target)
     ):
         raise ConfigError(NO_INPUT, "no_input")
-    if not source and len(models) != 1:
+    task = check_options(models[0])
+    if task != "translation" and len(models) != 1:
         raise ConfigError(f"{len(models)} models were given; expected one", "one_model")
     score: Callable[[Processes], Scores]
-    if images:
-        score = partial(image_scores, models[0], images, size=size, device=device)
-    elif data or pairs:
-        files = (data or (), pairs or ())
-        score = partial(label_scores, models[0], files, encoding=encoding, device=device)
-    elif text:
+    if task == "translation":
         score = partial(
-            text_scores, models[0], text, encoding=encoding, rounds=rounds,
-            as_generated=as_generated, device=device,
-        )  # fmt: skip
-    else:
-        score = partial(
-            translation_scores, models, (source or (), target or ()), against=against,
+            translation_scores, models, (source or (), target or (), pairs or ()), against=against,
             output=output, rounds=rounds, metric=(metric, lowercase, tokenize),
             encoding=encoding, device=device,
             changes={"beam": beam, "length_penalty": length_penalty},
         )  # fmt: skip
+    elif images:
+        score = partial(image_scores, models[0], images, size=size, device=device)
+    elif data or pairs:
+        files = (data or (), pairs or ())
+        score = partial(label_scores, models[0], files, encoding=encoding, device=device)
+    else:
+        score = partial(
+            text_scores, models[0], text or (), encoding=encoding, rounds=rounds,
+            as_generated=as_generated, device=device,
+        )  # fmt: skip
     given = [path for files in (source, target, text, data, pairs) for path in files or ()]
-    print_scores(score, models[0], processes, from_stdin=Path("-") in given, as_json=json_out)
+    print_scores(score, processes, from_stdin=Path("-") in given, as_json=json_out)
+
+
+def check_options(model: Path) -> str:
+    """Return the model's task; refuse the first option without effect on it."""
+    from polyhead.checkpoint.model_dir import read_family_config
+    from polyhead.checkpoint.model_files import resolve
+    from polyhead.models.registry import FAMILIES
+
+    task = FAMILIES[read_family_config(resolve(model))["family"]].task
+    given = given_options(evaluate)
+    usual, used = USED.get(task, ("", " ".join(given)))
+    useless = {name: given[name] for name in given if name not in (*OF_ALL, *used.split())}
+    if any(name in INPUTS for name in useless):
+        raise CheckpointError(
+            f"{model} is a model for {task.replace('_', ' ')}. Evaluate it with: polyhead evaluate "
+            f"{shlex.quote(str(model))} {usual}",
+            "wrong_task",
+        )
+    for option in useless.values():
+        raise ConfigError(
+            f"{option} has no effect on a model for {task.replace('_', ' ')}. Leave it out.",
+            "no_effect",
+        )
+    return task
 
 
 def print_scores(
-    score: Callable[["Processes"], Scores], model: Path, n_processes: int, *, from_stdin: bool,
-    as_json: bool,
-) -> None:  # fmt: skip
+    score: Callable[["Processes"], Scores], n_processes: int, *, from_stdin: bool, as_json: bool
+) -> None:
     """Compute scores in several processes; the first one prints them."""
     from polyhead.training.launcher import is_started_by_torchrun, launch
     from polyhead.training.processes import join_processes
@@ -147,8 +176,7 @@ def print_scores(
     def scored() -> Scores:
         if team.world > 1 and from_stdin:
             raise ConfigError(SHARED_STDIN, "conflicting_options")
-        with right_input(model):
-            return score(team)
+        return score(team)
 
     with join_processes(DAY) as team:
         content, lines = team.each(scored)
@@ -165,48 +193,47 @@ def counting_share(
     return nullcontext(lambda _: None)
 
 
-@contextmanager
-def right_input(model: Path) -> Iterator[None]:
-    """Name the options that fit, where a model of another task was given."""
-    from polyhead.pipelines.base import WrongTaskError
-
-    try:
-        yield
-    except WrongTaskError as error:
-        raise CheckpointError(
-            f"{model} is a model for {error.task.replace('_', ' ')}. Evaluate it with: polyhead "
-            f"evaluate {shlex.quote(str(model))} {INPUTS.get(error.task, '')}",
-            "wrong_task",
-        ) from None
-
-
 def translation_scores(
-    models: Sequence[Path], files: tuple[Sequence[Path], Sequence[Path]], team: "Processes", *,
+    models: Sequence[Path], files: Sequence[Sequence[Path]], team: "Processes", *,
     against: Path | None, output: Path | None, metric: tuple[str, bool, str], encoding: str,
     device: str, rounds: int | None, changes: dict[str, Any],
 ) -> Scores:  # fmt: skip
     """Translate; return the scores of the translations, and paired tests against another system."""
     from polyhead.data.parallel import read_references
     from polyhead.data.text_files import read_lines
-    from polyhead.pipelines.evaluation import MetricConfig, evaluate_translation
+    from polyhead.pipelines.evaluation import NAMES, MetricConfig, evaluate_translation
     from polyhead.pipelines.translator import Translator
 
-    scoring = MetricConfig(*metric)
-    sources, references = read_references(*files, encoding)
+    name = metric[0].lower() if metric[0].lower() in NAMES else metric[0]  # also chrF
+    scoring = MetricConfig(name, *metric[1:])
     translator = Translator.from_dir(*models, device=device)
-    if rounds is not None:
-        translator.set_eval_rounds(rounds)
+    options = translator.defaults.with_options(changes)
+    searches = {"beam": not options.sample, "length_penalty": options.beam > 1}
+    for name, has_effect in searches.items():
+        if changes[name] is not None and not (has_effect and not options.sample):
+            raise ConfigError(
+                f"--{name.replace('_', '-')} has no effect "
+                f"{'on sampling' if options.sample else 'with a beam of 1'}. Leave it out.",
+                "no_effect",
+            )
+    source, target, pairs = files
+    if pairs:
+        sources, references = translator.read_pairs(pairs, encoding)
+    else:
+        sources, references = read_references(source, target, encoding)
     other: Translator | list[str] | None = None
     if against is not None and against.is_file():
         other = read_lines(against, encoding)
     elif against is not None:
         other = Translator.from_dir(against, device=device)
+    for system in (translator, other):
+        if rounds is not None and isinstance(system, Translator):
+            system.set_eval_rounds(rounds)
     n_lines = len(sources) * (2 if isinstance(other, Translator) else 1)
     with counting_share(team, "translating", n_lines) as progress:
         result = evaluate_translation(
             translator, sources, references, metric=scoring,
-            options=translator.defaults.with_options(changes), against=other, progress=progress,
-            map_batches=team.map,
+            options=options, against=other, progress=progress, map_batches=team.map,
         )  # fmt: skip
     if output is not None and team.is_first:
         lines = "".join(line.replace("\n", " ") + "\n" for line in result.outputs)
@@ -218,6 +245,9 @@ def translation_scores(
             f"{test.name}: {test.system:.2f} against {test.baseline:.2f} of {against}, "
             f"p = {test.p_value:.4f} ({verdict})"
         )
+    if isinstance(other, Translator):
+        search = f"a beam of {options.beam}, length penalty {options.length_penalty:g}"
+        rows.append(f"both decoded with {'samples' if options.sample else search}")
     content = asdict(result)
     del content["outputs"]
     return content, "\n".join(rows)
@@ -233,13 +263,11 @@ def text_scores(
     from polyhead.pipelines.mask_filler import MaskFiller
     from polyhead.pipelines.text_generator import TextGenerator
 
+    if as_generated and rounds is not None:
+        raise ConfigError("--rounds has no effect with --as-generated", "no_effect")
     lines = as_lines(texts, "evaluate", encoding)
     model = load(model_dir, device=device)
     if isinstance(model, MaskFiller):
-        if rounds is not None:
-            raise ConfigError(ROUNDS, "conflicting_options")
-        if as_generated:
-            raise ConfigError(ONLY_GENERATORS, "conflicting_options")
         scores = model.score(lines, team.map)
         rows = [f"{name.replace('_', ' '):<20}{value:.4f}" for name, value in scores.items()]
         return scores, "\n".join(rows)

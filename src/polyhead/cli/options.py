@@ -2,20 +2,18 @@
 
 import re
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
 from importlib import resources
+from inspect import signature
 from os.path import isfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast, get_args
+from typing import Annotated
 
 from typer import Argument, Option
 
 from polyhead.cli.streams import read_blocks
 from polyhead.errors import ConfigError
-
-if TYPE_CHECKING:
-    from polyhead.pipelines.evaluation import Metric
 
 PATH = re.compile(r"[!-~]*/[!-~]*|[!-~]+\.[a-z][a-z0-9]{0,4}")  # not a text, if nothing is there
 ARGUMENTS: ContextVar[list[str]] = ContextVar("arguments")  # of the running command
@@ -172,13 +170,11 @@ def read_inputs(
             yield item.split("\n") if isinstance(item, str) else read_lines(item, encoding)
 
 
-def check_metric(name: str) -> "Metric":
-    """Return the metric of translations, or raise if it is unknown."""
-    from polyhead.pipelines.evaluation import Metric
-
-    if name not in get_args(Metric):
-        raise ConfigError(f"--metric {name}: expected bleu or wer", "unknown_metric")
-    return cast("Metric", name)
+def given_options(command: Callable[..., object]) -> dict[str, str]:
+    """Return the options that the command line names, such as --beam, by parameter of a command."""
+    words = {word.partition("=")[0] for word in ARGUMENTS.get()}
+    options = {name: f"--{name.replace('_', '-')}" for name in signature(command).parameters}
+    return {name: option for name, option in options.items() if option in words}
 
 
 def as_strings(files: dict[str, list[Path] | None]) -> dict[str, list[str]]:

@@ -176,6 +176,9 @@ def read_run_info(folder: Path) -> RunInfo:
         if best.is_dir() and best.resolve() != last.resolve():
             about = json.loads((best / "config.json").read_text(encoding="utf-8"))["about"]
         metrics = about.get("valid") or {}
+        name = train["judge_by"]
+        if name == "loss" and "bleu" in metrics:  # what a translator is known by
+            name = "bleu"
         return RunInfo(
             folder,
             state_of(folder, train, progress),
@@ -184,8 +187,8 @@ def read_run_info(folder: Path) -> RunInfo:
             parameters=count_weights(last / "model.safetensors"),
             step=progress["step"],
             all_steps=train["steps"],
-            score=metrics.get(train["judge_by"]),
-            metric=train["judge_by"] if metrics else "",
+            score=metrics.get(name),
+            metric=name if metrics else "",
             seconds=progress["seconds"],
             modified=modified,
             metrics=metrics,

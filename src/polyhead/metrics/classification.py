@@ -23,7 +23,7 @@ from jaxtyping import Bool, Float, Int
 
 from polyhead.metrics.bleu import SAMPLES, check_lengths
 
-MAX_CONFUSION = 20  # classes of a confusion table that is printed
+MAX_CONFUSION, MAX_HEAD = 20, 12  # classes of a confusion table that is printed, their letters
 
 
 @dataclass(frozen=True)
@@ -51,13 +51,16 @@ class ClassificationReport:
         scores = f"accuracy {self.accuracy:.4f}  macro F1 {self.macro_f1:.4f}"
         lines = [scores, "", *class_table(self.classes)]
         if len(self.classes) <= MAX_CONFUSION:
-            cell = max(5, *(len(str(n)) for row in self.confusion for n in row)) + 1
-            numbers = "".join(f"{i + 1:>{cell}}" for i in range(len(self.classes)))
+            names = heads = [c.name for c in self.classes]
+            if width > MAX_HEAD:  # numbers instead of headings
+                heads = [f"#{number}" for number in range(1, len(names) + 1)]
+                names = [f"{n:<{width}} {head:>3}" for n, head in zip(names, heads, strict=True)]
+            width = max(map(len, names))
+            cell = max(5, *map(len, heads), *(len(str(n)) for row in self.confusion for n in row))
             lines += ["", "confusion: rows are the right classes, columns the predicted ones"]
-            lines.append(f"{'':<{width + 4}}{numbers}")
-            for i, (c, row) in enumerate(zip(self.classes, self.confusion, strict=True), start=1):
-                cells = "".join(f"{n:>{cell}}" for n in row)
-                lines.append(f"{c.name:<{width}}{i:>4}{cells}")
+            for name, row in zip(["", *names], [heads, *self.confusion], strict=True):
+                cells = "".join(f" {n:>{cell}}" for n in row)
+                lines.append(f"{name:<{width}}{cells}")
         return "\n".join(lines)
 
 

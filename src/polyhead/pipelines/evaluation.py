@@ -3,8 +3,9 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from typing import Literal, get_args
+from typing import Literal
 
+from polyhead.config import suggest
 from polyhead.decoding.options import DecodeConfig
 from polyhead.errors import ConfigError
 from polyhead.metrics.bleu import Comparison, Score, check_tokenizer, compare, score
@@ -15,6 +16,11 @@ from polyhead.pipelines.translation import TextTranslator
 from polyhead.render import notebook
 
 Metric = Literal["bleu", "wer"]  # similarity to the reference, or exact matches
+NAMES = ("bleu", "chrf", "wer")
+COMET = (
+    ". Write the translations with --output, and score them with the package unbabel-comet: "
+    "comet-score -s SOURCE -t OUTPUT -r TARGET"
+)
 CHUNK = 128  # lines that are translated together, whatever the number of processes
 
 
@@ -22,16 +28,20 @@ CHUNK = 128  # lines that are translated together, whatever the number of proces
 class MetricConfig:
     """Metric and options for scoring translations."""
 
-    name: str = "bleu"  # and chrF; "wer": and PER; or a metric that a plug-in registered
-    lowercase: bool = False  # this and `tokenize` are of BLEU, see sacreBLEU
+    name: str = "bleu"  # and chrF; "chrf"; "wer": and PER; or a metric that a plug-in registered
+    lowercase: bool = False  # of BLEU and chrF, as `tokenize` is of BLEU; see sacreBLEU
     tokenize: str = "13a"
 
     def __post_init__(self) -> None:
         check_tokenizer(self.tokenize)
-        if self.name not in get_args(Metric) and METRICS[self.name].compute is None:
-            raise ConfigError(
-                f"metric {self.name}: expected bleu, wer, or one of a plug-in", "unknown_metric"
-            )
+        known = [*NAMES, *(name for name, metric in METRICS.items() if metric.compute is not None)]
+        if self.name not in known:
+            instead = COMET if self.name.lower() == "comet" else suggest(self.name, known)
+            raise ConfigError(f"metric {self.name}: unknown{instead}", "unknown_metric")
+        changed = {"tokenize": self.tokenize != "13a", "lowercase": self.lowercase}
+        for name, metrics in (("tokenize", NAMES[:1]), ("lowercase", NAMES[:2])):
+            if changed[name] and self.name not in metrics:
+                raise ConfigError(f"{name} has no effect on {self.name}", "no_effect")
 
 
 BLEU_AND_CHRF = MetricConfig()
@@ -72,27 +82,30 @@ def evaluate_translation(
 ) -> TranslationEvaluation:
     """Translate, score, and compare with another system, or its outputs, if given.
 
-    There is no significance test of a metric that a plug-in registered.
+    options: how both systems decode; the defaults of `translator` unless given.
     """
+    options = translator.defaults if options is None else options
+    if against is not None and metric.name not in NAMES:
+        raise ConfigError(f"against: there is no paired test of {metric.name}", "no_effect")
     order = sorted(range(len(sources)), key=lambda number: len(sources[number]))
     chunks = [order[start : start + CHUNK] for start in range(0, len(order), CHUNK)]
 
-    def translate(system: TextTranslator, decode: DecodeConfig | None) -> list[str]:
+    def translate(system: TextTranslator) -> list[str]:
         def best(numbers: list[int]) -> list[str]:
             lines = [sources[number] for number in numbers]
-            candidates = system.n_best(lines, options=decode, seed=numbers[0], progress=progress)
+            candidates = system.n_best(lines, options=options, seed=numbers[0], progress=progress)
             return [hypotheses[0].text for hypotheses in candidates]
 
         texts = chain.from_iterable(map_batches(best, chunks))
         return [text for _, text in sorted(zip(order, texts, strict=True))]
 
-    outputs = translate(translator, options)
-    other = translate(against, None) if isinstance(against, TextTranslator) else against
+    outputs = translate(translator)
+    other = translate(against) if isinstance(against, TextTranslator) else against
     lowercase, tokenize = metric.lowercase, metric.tokenize
     if metric.name == "wer":
         scores = error_rates(outputs, references)
         tests = [] if other is None else compare_errors(other, outputs, references)
-    elif metric.name != "bleu":
+    elif metric.name not in NAMES:
         (value,) = registered_metric(metric.name, outputs, references).values()
         scores, tests = [Score(metric.name, value, None, None, "plug-in")], []
     else:
@@ -100,4 +113,6 @@ def evaluate_translation(
         tests = [] if other is None else compare(
             other, outputs, references, lowercase=lowercase, tokenize=tokenize
         )  # fmt: skip
+        if metric.name == "chrf":
+            scores, tests = scores[1:], tests[1:]
     return TranslationEvaluation(scores, outputs, tests)

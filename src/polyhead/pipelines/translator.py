@@ -163,15 +163,21 @@ class Translator(Pipeline, TextTranslator):
         Example: `translator.evaluate("test.ko", "test.en").scores[0].value`
         """
         if target is None:
-            keys = (self.data.source_key, self.data.target_key)
-            pairs = read_pair_file(evaluation_files([str(source)], "pairs"), keys)
-            sources, references = pairs.sources, pairs.targets
+            sources, references = self.read_pairs([str(source)])
         else:
             sources, references = as_lines(source, "evaluate"), as_lines(target, "evaluate")
         check_lengths(sources, references)
         return evaluate_translation(
             self, sources, references, metric=metric, options=options, against=against
         )
+
+    def read_pairs(
+        self, files: Sequence[str | Path], encoding: str = "utf-8"
+    ) -> tuple[list[str], list[str]]:
+        """Return both sides of files of pairs, with the same columns as in training."""
+        keys = (self.data.source_key, self.data.target_key)
+        pairs = read_pair_file(evaluation_files(files, "pairs"), keys, encoding=encoding)
+        return pairs.sources, pairs.targets
 
     def replace_unknown(
         self, texts: Sequence[str], outputs: list[list[Output]]
