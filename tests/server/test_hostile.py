@@ -5,7 +5,9 @@ API description, use a real process.
 """
 
 import asyncio
+import contextlib
 import random
+import signal
 import socket
 from dataclasses import replace
 
@@ -201,3 +203,24 @@ def test_a_tokenizer_that_fails_on_a_text_costs_one_answer(served, another):
         answer = server.post("/v1/fill", {"text": "a" * 40 + " [MASK]"})
         assert answer.status == 503
         assert "tokenizer" in answer.json()["error"]
+
+
+def test_what_is_not_http_leaves_no_line_in_the_log(start):
+    running = start("--api-key", "long enough")
+    head = b"POST /v1/generate HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
+    upgrade = b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n"
+    sent = [(head + b"ZZ\r\n", b"", 400), (head, b"ZZ\r\n", 401), (b"ZZ\r\n\r\n", b"ZZ", 400),
+            (upgrade, b"ZZ\r\n\r\n", 200)]  # fmt: skip
+    for first, then, status in sent * 10:
+        with socket.create_connection((running.host, running.port), timeout=20) as connection:
+            connection.sendall(first)
+            assert int(connection.recv(4096)[9:12]) == status
+            with contextlib.suppress(ConnectionError):
+                connection.sendall(then)
+                connection.shutdown(socket.SHUT_WR)
+                while connection.recv(4096):
+                    pass
+    _is_alive(running)
+    running.process.send_signal(signal.SIGTERM)
+    (_, log) = running.process.communicate(timeout=60)
+    assert len(log.splitlines()) == 1, log  # "stopping: …"

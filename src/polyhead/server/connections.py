@@ -13,17 +13,16 @@ Loopback addresses, of local programs and of a reverse proxy, have only the tota
 
 import asyncio
 import contextlib
-import ipaddress
 from collections.abc import Collection
 from contextvars import ContextVar
 from dataclasses import dataclass
-from functools import lru_cache
 
+import h11
 from starlette.datastructures import Headers
 from starlette.types import Scope
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from polyhead.server.settings import MAX_CONNECTIONS
+from polyhead.server.settings import MAX_CONNECTIONS, is_loopback
 
 CLIENT: ContextVar[str] = ContextVar("client", default="")  # `client_address` of the request
 SHARE = 4  # a remote address has at most 1/4 of the connections
@@ -85,6 +84,15 @@ class LimitedConnection(H11Protocol):
             self._start_head_timer()
         else:
             self._stop_head_timer()
+
+    def send_400_response(self, msg: str) -> None:
+        """Reject what is not HTTP, unless a response has started; no other response follows."""
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            super().send_400_response(msg)
+        if self.cycle is not None:
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+        self.transport.close()
 
     def on_response_complete(self) -> None:
         self.waiting_since = self.loop.time()
@@ -153,15 +161,6 @@ def client_address(scope: Scope, headers: Headers, *, behind_proxy: bool) -> str
         return str(host)
     forwarded = headers.get("x-forwarded-for", "") if behind_proxy else ""
     return forwarded.rsplit(",", 1)[-1].strip()[:64]
-
-
-@lru_cache(1024)
-def is_loopback(host: str) -> bool:
-    """Return whether a client's address is of this machine."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def open_files_limit(wanted: int) -> int:

@@ -12,9 +12,10 @@ from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import Response
 
-from polyhead.errors import Cancelled
+from polyhead.errors import Cancelled, DataError
 from polyhead.server.metrics import Metrics
 from polyhead.server.model_registry import ModelRegistry
+from polyhead.server.responses import invalid_input
 from polyhead.server.scheduler import Scheduler
 from polyhead.server.settings import MAX_UNPACKED, Settings
 
@@ -42,10 +43,18 @@ class AppContext:
         """Run short work at once, and longer work in a thread."""
         return work() if n_characters <= SHORT else await asyncio.to_thread(work)
 
-    async def run(self, model: "Pipeline", work: Callable[[], T], request: Request) -> T:
-        """Return the result of work that uses a model alone, unless the client disconnects."""
+    async def run(
+        self, model: "Pipeline", work: Callable[[], T], request: Request, field: str | None = None
+    ) -> T:
+        """Return the result of work that uses a model alone, unless the client disconnects.
+
+        field: that of the input, which errors name.
+        """
         run = partial(run_cancellable, model, work)
-        result: T = await self.scheduler.run(run, disconnected(request))
+        try:
+            result: T = await self.scheduler.run(run, disconnected(request))
+        except DataError as error:
+            raise invalid_input(error, field=field) from None
         return result
 
 

@@ -117,13 +117,14 @@ async def run(
     """Serve until a signal comes and accepted requests are done; return `Application.close`."""
     sys.setswitchinterval(SWITCH_SECONDS)
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(TEXT_THREADS, "text"))
-    logging.getLogger("python_multipart").setLevel(logging.ERROR)  # malformed forms log a lot
+    for name in ("python_multipart", "asyncio"):  # malformed forms and lost clients log a lot
+        logging.getLogger(name).setLevel(logging.ERROR)
     threads = settings.threads or max(1, (os.cpu_count() or 2) - 1)
     app = Application(models, settings, partial(use_threads, threads, models))
     limits = ConnectionLimits(open_files_limit(MAX_CONNECTIONS), settings.head_seconds)
     config = uvicorn.Config(
         app, http=LimitedConnection.with_limits(limits), ws="none", lifespan="off",
-        interface="asgi3", log_level="warning", access_log=False, server_header=False,
+        interface="asgi3", log_level="error", access_log=False, server_header=False,
         proxy_headers=False, backlog=1024, h11_max_incomplete_event_size=32 * 1024,
         timeout_keep_alive=30, timeout_graceful_shutdown=2,
     )  # fmt: skip

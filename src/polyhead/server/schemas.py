@@ -122,17 +122,13 @@ class BeamRequest(ModelRequest):
     prefix: Ids = []
 
 
-class GenerateRequest(ModelRequest):
+class GenerateRequest(ModelRequest, Sampling):
     """Continue a prompt; the tokens `prefix` are forced."""
 
     prompt: Text = ""
     prefix: Ids = []
     max_tokens: Length | None = None
-    temperature: Temperature | None = None
-    top_k: TopK | None = None
-    top_p: TopP | None = None
     greedy: bool = False
-    seed: Seed = 0
     stop: Annotated[
         list[Annotated[str, Field(min_length=1, max_length=100)]], Field(max_length=8)
     ] = []

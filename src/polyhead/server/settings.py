@@ -3,6 +3,7 @@
 import ipaddress
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 
 from polyhead.errors import ConfigError
 
@@ -54,10 +55,9 @@ class Settings:
             message = f"port = {self.port}: must be from 0 (any free one) to 65535"
             raise ConfigError(message, "bad_value")
         self._check_names()
-        if self.api_key is not None and not (self.api_key.isascii() and self.api_key.isprintable()):
-            raise ConfigError("the API key must be printable ASCII", "bad_api_key")
-        if self.api_key is not None and len(self.api_key) < 8:
-            raise ConfigError("the API key is too short; use at least 8 characters", "bad_api_key")
+        if self.api_key is not None and not re.fullmatch("[ -~]{8,}", self.api_key):
+            message = "the API key must be at least 8 printable ASCII characters"
+            raise ConfigError(message, "bad_api_key")
         if not self.is_local and self.api_key is None:
             raise ConfigError(
                 f"{self.host} is reachable from other machines: give --api-key, set "
@@ -66,27 +66,27 @@ class Settings:
             )
 
     def _check_names(self) -> None:
-        for name in self.allowed_hosts:
-            if not HOST_NAME.fullmatch(name):
-                raise ConfigError(
-                    f"--allow-host {name}: expected a host name such as polyhead.example, in lower "
-                    "case, without https:// and port",
-                    "bad_host",
-                )
-        for origin in self.allowed_origins:
-            if not ORIGIN.fullmatch(origin):
-                raise ConfigError(
-                    f"--allow-origin {origin}: expected a site such as https://app.example or "
-                    "http://localhost:3000, in lower case, without a path",
-                    "bad_origin",
-                )
+        host = "a host name such as polyhead.example, in lower case, without https:// and port"
+        site = "a site such as https://app.example or http://localhost:3000, in lower case, "
+        for option, names, pattern, expected in (
+            ("host", self.allowed_hosts, HOST_NAME, host),
+            ("origin", self.allowed_origins, ORIGIN, site + "without a path"),
+        ):
+            for name in names:
+                if not pattern.fullmatch(name):
+                    message = f"--allow-{option} {name}: expected {expected}"
+                    raise ConfigError(message, f"bad_{option}")
 
     @property
     def is_local(self) -> bool:
         """Return whether the address is a loopback address."""
-        if self.host == "localhost":
-            return True
-        try:
-            return ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            return False
+        return self.host == "localhost" or is_loopback(self.host)
+
+
+@lru_cache(1024)
+def is_loopback(host: str) -> bool:
+    """Return whether an address is of this machine."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -42,12 +42,8 @@ async def fill(context: AppContext, request: Request) -> Response:
     if body.text.count(MASK) > MAX_BLANKS:
         message = f"more than {MAX_BLANKS} blanks"
         raise HTTPError(422, message, field="text", code="too_many_blanks")
-    try:
-        filled = await context.run(
-            served.model, partial(served.model.fill, body.text, body.top), request
-        )
-    except DataError as error:
-        raise invalid_input(error, field="text") from None
+    work = partial(served.model.fill, body.text, body.top)
+    filled = await context.run(served.model, work, request, "text")
     return json_response(token_schemas.FillResponse(model=served.name, **vars(filled)))
 
 
@@ -55,10 +51,8 @@ async def detect(context: AppContext, request: Request) -> Response:
     """Return for every word the probability that it was replaced."""
     body = await read_json(request, schemas.DetectReplacedRequest)
     served = context.models.pick(body.model, ReplacedTokenDetector)
-    try:
-        detected = await context.run(served.model, partial(served.model.detect, body.text), request)
-    except DataError as error:
-        raise invalid_input(error, field="text") from None
+    work = partial(served.model.detect, body.text)
+    detected = await context.run(served.model, work, request, "text")
     return json_response(token_schemas.DetectReplacedResponse(model=served.name, **vars(detected)))
 
 

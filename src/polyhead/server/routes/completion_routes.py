@@ -4,7 +4,6 @@ The completions of a request are generated one after the other in one stream of 
 j-th one of each prompt with the seed `seed` + j.
 """
 
-import json
 import math
 import secrets
 import time
@@ -29,11 +28,12 @@ from polyhead.server import openai_schemas as schemas
 from polyhead.server.context import AppContext, Endpoint
 from polyhead.server.queued_work import Stream
 from polyhead.server.request_parsing import count_characters, read_json
-from polyhead.server.responses import HTTPError, finite, invalid_input, json_response
+from polyhead.server.responses import HTTPError, invalid_input, json_response
 from polyhead.server.routes.generation_routes import (
     EVENT_STREAM,
     NOT_STORED,
     all_parts,
+    event,
     parts_of,
 )
 from polyhead.special_tokens import EOS
@@ -175,20 +175,15 @@ async def _events(stream: Stream, answer: Answer, with_usage: bool) -> AsyncIter
         async for chunk in parts_of(stream):
             choice = answer.choice([chunk])
             if choice.text or choice.finish_reason:
-                yield _event(answer.respond([choice]).model_dump())
+                yield event(answer.respond([choice]).model_dump())
         if with_usage:
-            yield _event(answer.respond([], with_usage=True).model_dump())
+            yield event(answer.respond([], with_usage=True).model_dump())
         yield b"data: [DONE]\n\n"
     except (HTTPError, PolyheadError) as error:
         failed = error if isinstance(error, HTTPError) else invalid_input(error)
-        yield _event(failed.as_openai().content)
+        yield event(failed.as_openai().content)
     finally:
         stream.is_cancelled = True
-
-
-def _event(content: dict[str, Any]) -> bytes:
-    text = json.dumps(finite(content), ensure_ascii=False)
-    return b"data: " + text.encode("utf-8", "replace") + b"\n\n"
 
 
 ENDPOINTS = (

@@ -16,7 +16,7 @@ from polyhead.server import schemas
 from polyhead.server.context import AppContext, Endpoint, disconnected
 from polyhead.server.queued_work import Stream
 from polyhead.server.request_parsing import read_json
-from polyhead.server.responses import HTTPError, invalid_input, json_response
+from polyhead.server.responses import HTTPError, finite, invalid_input, json_response
 from polyhead.server.settings import MAX_TOKENS
 
 EVENT_STREAM = "text/event-stream"
@@ -31,9 +31,7 @@ async def generate(context: AppContext, request: Request) -> Response:
     generator = served.model
     changes = {
         "max_length": body.max_tokens,
-        "temperature": body.temperature,
-        "top_k": body.top_k,
-        "top_p": body.top_p,
+        **body.model_dump(include={"temperature", "top_k", "top_p"}),
         "sample": not body.greedy,
         "n_best": 1,  # the model's default may be more, which needs sampling
     }
@@ -88,19 +86,20 @@ async def _events(stream: Stream, started: float) -> AsyncIterator[bytes]:
     try:
         async for part in parts_of(stream):
             text += part.text
-            yield _event("text", {"text": part.text, "tokens": list(map(asdict, part.tokens))})
+            yield event({"text": part.text, "tokens": list(map(asdict, part.tokens))}, "text")
         seconds = round(time.monotonic() - started, 3)
-        yield _event("done", {"text": text, "seconds": seconds})
+        yield event({"text": text, "seconds": seconds}, "done")
     except (HTTPError, PolyheadError) as error:
         failed = error if isinstance(error, HTTPError) else invalid_input(error)
-        yield _event("error", failed.content)
+        yield event(failed.content, "error")
     finally:
         stream.is_cancelled = True
 
 
-def _event(name: str, content: dict[str, Any]) -> bytes:
-    data = json.dumps(content, ensure_ascii=False).encode("utf-8", "replace")
-    return b"event: " + name.encode() + b"\ndata: " + data + b"\n\n"
+def event(content: dict[str, Any], name: str = "") -> bytes:
+    """Return a server-sent event."""
+    data = json.dumps(finite(content), ensure_ascii=False).encode("utf-8", "replace")
+    return (f"event: {name}\n".encode() if name else b"") + b"data: " + data + b"\n\n"
 
 
 ENDPOINTS = (
