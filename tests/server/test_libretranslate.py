@@ -8,8 +8,15 @@ import pytest
 from cpu_time import cpu_time
 from libretranslatepy import LibreTranslateAPI
 
+from polyhead.server.routes import translation_routes
 from polyhead.server.routes.libretranslate import detect_language, insert_texts, parse_document
 
+PLAIN = {
+    "de": ["Wo ist der nächste Bahnhof?", "Wir treffen uns morgen um drei.", "Ich habe Hunger."],
+    "fr": ["Où est la gare la plus proche ?", "On se voit demain à trois heures.", "J'ai faim."],
+    "cs": ["Kde je nejbližší nádraží?", "Sejdeme se zítra ve tři hodiny.", "Mám velký hlad."],
+    "en": ["Where is the nearest station?", "We will meet tomorrow at three.", "I am hungry."],
+}
 FORM = ("content-type", "application/x-www-form-urlencoded")
 
 
@@ -51,7 +58,8 @@ def test_a_text_gets_a_text_and_a_list_gets_a_list(server):
         "detectedLanguage": {"confidence": 100.0, "language": "ko"},
     }
     half = server.post("/translate", {**sent, "q": ["가", "a"], "source": "auto"}).json()
-    assert half["detectedLanguage"] == [{"confidence": 50.0, "language": "ko"}] * 2
+    shares = [one["confidence"] for one in half["detectedLanguage"]]
+    assert shares == [100.0, 0.0]  # every text of a list has its own
 
 
 @pytest.mark.parametrize(
@@ -59,9 +67,9 @@ def test_a_text_gets_a_text_and_a_list_gets_a_list(server):
     [
         ("가나 家", ["en", "ko"], [("ko", 100.0), ("en", 0.0)]),
         ("\u1100\u1161\u11a8", ["ko"], [("ko", 100.0)]),  # decomposed, as in macOS file names
-        ("東京へ行く", ["zh", "ja"], [("ja", 70.0), ("zh", 30.0)]),
+        ("東京へ行く", ["zh", "en"], [("zh", 60.0), ("en", 0.0)]),
         ("トーキョー", ["ko", "ja"], [("ja", 100.0), ("ko", 0.0)]),
-        ("über", ["en", "de", "ru"], [("en", 50.0), ("de", 50.0), ("ru", 0.0)]),
+        ("OK", ["en", "de", "ru"], [("en", 50.0), ("de", 50.0), ("ru", 0.0)]),
         ("Привет", ["en", "uk"], [("uk", 100.0), ("en", 0.0)]),
         ("ＡＢ漢", ["en", "zh-TW"], [("en", 66.7), ("zh-TW", 33.3)]),
         ("hi", ["source", "target"], [("source", 0.0), ("target", 0.0)]),
@@ -70,16 +78,35 @@ def test_a_text_gets_a_text_and_a_list_gets_a_list(server):
     ],
 )
 def test_languages_are_detected_by_script(text, codes, result):
-    assert detect_language([text], codes) == result
+    assert detect_language(text, codes) == result
 
 
-def test_auto_selects_the_model_of_the_detected_language(served, another):
+@pytest.mark.parametrize("code", PLAIN)
+def test_languages_of_one_script_are_distinguished(code):
+    for codes in (list(PLAIN), list(PLAIN)[::-1]):
+        for text in (*PLAIN[code], PLAIN[code][0].upper(), " ".join(PLAIN[code] * 20)):
+            (first, share), (_, second), *_ = detect_language(text, [*codes, "xx", "ko"])
+            assert (first, share > 2 * second) == (code, True)
+    assert detect_language(PLAIN[code][0], ["source", "gsw", code])[0] == (code, 100.0)
+
+
+def test_every_text_is_translated_by_the_model_of_its_language(served, another, monkeypatch):
     korean = served("translate")
-    german = replace(korean, name="german", about=replace(korean.about, source_language="de"))
-    running, sent = another(german, korean), {"source": "auto", "target": "en"}
-    for text, code in (("가나", "ko"), ("Straße", "de"), ("…", "de")):
-        result = running.post("/translate", {**sent, "q": text}).json()
-        assert result["detectedLanguage"]["language"] == code
+    german, french = (
+        replace(korean, name=code, about=replace(korean.about, source_language=code))
+        for code in ("de", "fr")
+    )
+    running, sent, used = another(german, french, korean), {"source": "auto", "target": "en"}, []
+    batch_key = translation_routes._batch_key
+    monkeypatch.setattr(
+        translation_routes, "_batch_key", lambda *args: used.append(args[0]) or batch_key(*args)
+    )
+    texts = ["가나", *PLAIN["fr"][:2], "…", PLAIN["de"][0]]
+    answer = running.post("/translate", {**sent, "q": texts}).json()
+    languages = [one["language"] for one in answer["detectedLanguage"]]
+    assert languages == ["ko", "fr", "fr", "de", "de"]
+    assert used == [korean.name, "fr", "fr", "de", "de"]
+    assert answer["translatedText"] == [best(running, text)[0] for text in texts]
     wrong = running.post("/translate", {**sent, "q": "가", "target": "ko"})
     assert (wrong.status, wrong.json()["field"]) == (400, "target")
 

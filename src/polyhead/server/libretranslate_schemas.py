@@ -29,7 +29,7 @@ class DetectRequest(BaseModel):
 
 
 class DetectedLanguage(BaseModel):
-    """A language, and the percentage of letters in its script."""
+    """A language, and the confidence in it in percent."""
 
     confidence: float
     language: str

@@ -1,4 +1,4 @@
-"""Batch keys of translation and alignment with torch."""
+"""Batch key of translation with torch."""
 
 from dataclasses import replace
 from functools import partial
@@ -8,9 +8,7 @@ from polyhead.decoding.options import DecodeConfig
 from polyhead.pipelines.segment_batch import SegmentBatch, can_join_running_batch, decode_segments
 from polyhead.pipelines.segments import Segment
 from polyhead.pipelines.translator import Translator
-from polyhead.server.context import run_cancellable
 from polyhead.server.queued_work import BatchKey, IsCancelled
-from polyhead.viz.word_alignment import alignment
 
 
 def translation_key(
@@ -25,13 +23,3 @@ def translation_key(
     if can_join_running_batch(translator, options):
         key = replace(key, max_slots=max_slots, start=partial(SegmentBatch, translator, options))
     return key
-
-
-def alignment_key(name: str, translator: Translator) -> BatchKey:
-    """Return the key of the word links of one text's translations."""
-
-    def run(texts: list[Any], is_cancelled: IsCancelled) -> list[Any]:
-        (best,) = texts
-        return [run_cancellable(translator, partial(alignment, translator, best), is_cancelled)]
-
-    return BatchKey((name, "alignment"), run, max_slots=1)

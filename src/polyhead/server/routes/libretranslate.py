@@ -1,18 +1,23 @@
 """Routes of LibreTranslate, with its names and shapes, so that its clients work unchanged.
 
 In format "html", tags, comments, scripts and styles are kept unchanged; the texts between them are
-translated. Languages are detected by script, so English and German cannot be distinguished.
+translated. Languages are detected by script, and those of one script by py3langid.
 """
 
+import asyncio
 import html
+import math
 import re
 import unicodedata
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
+from itertools import chain
 from typing import Any
 
 from babel.core import get_global
+from py3langid.langid import MODEL_FILE, LanguageIdentifier
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -51,9 +56,10 @@ async def translate(context: AppContext, request: Request) -> Response:
     documents = [parse_document(text, is_html=body.format == "html") for text in queries]
     texts = [text for document in documents for text in document.texts]
     count_characters(texts)  # before language detection
-    served, language, confidence = _choose(context, body.source, body.target, texts)
+    chosen = await asyncio.to_thread(_choose, context, body.source, body.target, documents)
+    models = [c[0] for c, document in zip(chosen, documents, strict=True) for _ in document.texts]
     changes = {"n_best": body.alternatives + 1}
-    _, translations = await translate_texts(context, request, served, texts, changes)
+    _, translations = await translate_texts(context, request, models, texts, changes)
     remaining = iter(translations)
     results: list[list[str]] = []
     for document in documents:
@@ -67,17 +73,18 @@ async def translate(context: AppContext, request: Request) -> Response:
     if body.alternatives:
         content["alternatives"] = [others for _, *others in results]
     if body.source == "auto":
-        detected = {"confidence": confidence, "language": language}
-        content["detectedLanguage"] = [detected] * len(results)
+        content["detectedLanguage"] = [
+            {"confidence": confidence, "language": language} for _, language, confidence in chosen
+        ]
     if isinstance(body.q, str):
         content = {name: values[0] for name, values in content.items()}
     return json_response(content)
 
 
 def _choose(
-    context: AppContext, source: str, target: str, texts: Sequence[str]
-) -> tuple[ServedModel[Any], str, float]:
-    """Return the model, its source language, and the confidence in percent in that language.
+    context: AppContext, source: str, target: str, documents: Sequence["Document"]
+) -> list[tuple[ServedModel[Any], str, float]]:
+    """Return every document's model, source language and the confidence in it, in percent.
 
     For "auto", the model whose source language has the highest confidence.
     """
@@ -85,21 +92,22 @@ def _choose(
     if source not in ("auto", *(language for language, _ in translators)):
         raise HTTPError(400, "unsupported source language; see /languages", field="source")
     by_source = {pair[0]: served for pair, served in translators.items() if pair[1] == target}
-    confidence = 100.0
-    if source == "auto" and by_source:
-        ranked = detect_language(texts, _codes(translators))
-        source, confidence = next(pair for pair in ranked if pair[0] in by_source)
-    if source not in by_source:
+    if source not in by_source and not (source == "auto" and by_source):
         raise HTTPError(400, "unsupported target language; see /languages", field="target")
-    return by_source[source], source, confidence
+    if source != "auto":
+        return [(by_source[source], source, 100.0)] * len(documents)
+    codes = list(chain(*zip(*translators, strict=True)))  # sources, then targets
+    ranks = [detect_language(" ".join(document.texts), codes) for document in documents]
+    best = [next(pair for pair in ranked if pair[0] in by_source) for ranked in ranks]
+    return [(by_source[language], language, confidence) for language, confidence in best]
 
 
 async def detect(context: AppContext, request: Request) -> Response:
     """Return the models' languages that a text may be in, likeliest first."""
     body = await read_json_or_form(request, schemas.DetectRequest)
     check_key(context.settings.api_key, request.headers, body.api_key)
-    codes = _codes(_translators(context))
-    ranked = await context.prepare(lambda: detect_language([body.q], codes), len(body.q))
+    codes = list(chain(*zip(*_translators(context), strict=True)))  # sources, then targets
+    ranked = await asyncio.to_thread(detect_language, body.q, codes)
     likely = [pair for pair in ranked if pair[1] > 0] or ranked[:1]
     return json_response([{"confidence": share, "language": code} for code, share in likely])
 
@@ -118,32 +126,36 @@ def _translators(
     return models
 
 
-def _codes(translators: dict[tuple[str, str], ServedModel[Any]]) -> list[str]:
-    """Return all source languages, then all target languages."""
-    return [code for side in zip(*translators, strict=True) for code in side]
+@cache
+def _identifier() -> LanguageIdentifier:
+    return LanguageIdentifier.from_model_file(MODEL_FILE)
 
 
-def detect_language(texts: Sequence[str], codes: Sequence[str]) -> list[tuple[str, float]]:
+def detect_language(text: str, codes: Sequence[str]) -> list[tuple[str, float]]:
     """Return all languages with their confidence in percent, highest first (stable).
 
-    Every letter votes for the languages that are written in its script, with equal shares: 가 for
-    Korean, 家 for Korean, Japanese and Chinese. A language of an unknown script has confidence 0.
+    Every letter votes for the languages that are written in its script: 가 for Korean, 家 for
+    Korean, Japanese and Chinese. Their shares are the likelihoods of the whole text by py3langid. A
+    language of an unknown script has confidence 0.
     """
-    plain = unicodedata.normalize("NFKC", "".join(texts))  # half- and full-width letters
+    plain = unicodedata.normalize("NFKC", text)  # half- and full-width letters
     counts = Counter(
         unicodedata.name(letter, "").partition(" ")[0] for letter in plain if letter.isalpha()
     )
-    likely, letters = get_global("likely_subtags"), {}  # ko stands for ko-Kore-KR (CLDR)
+    scores, temperature = dict(_identifier().rank(plain)), math.sqrt(len(plain) or 1)
+    likely, letters, votes = get_global("likely_subtags"), {}, dict.fromkeys(codes, 0.0)
     for code in codes:
-        parts = code.replace("-", "_").split("_")
+        parts = code.replace("-", "_").split("_")  # ko stands for ko-Kore-KR (CLDR)
         full = likely.get("_".join(parts)) or likely.get(parts[0]) or ""
         scripts = [part.title() for part in (*parts[1:], *full.split("_")) if len(part) == 4]
         letters[code] = LETTERS.get(scripts[0], ()) if scripts else ()
-    votes = dict.fromkeys(letters, 0.0)
+        scores.setdefault(code, scores.get(parts[0], min(scores.values())))
     for kind, count in counts.items():
-        candidates = [code for code in letters if kind in letters[code]]
-        for code in candidates:
-            votes[code] += count / len(candidates)
+        candidates = [code for code in votes if kind in letters[code]]
+        highest = max((scores[code] for code in candidates), default=0.0)
+        shares = [math.exp((scores[code] - highest) / temperature) for code in candidates]
+        for code, share in zip(candidates, shares, strict=True):
+            votes[code] += count * share / sum(shares)
     total = max(1, counts.total())
     confidences = [(code, round(100 * share / total, 1)) for code, share in votes.items()]
     return sorted(confidences, key=lambda pair: -pair[1])
@@ -225,7 +237,7 @@ ENDPOINTS = (
         statuses=(429,),
     ),
     Endpoint(
-        "POST", "/detect", "LibreTranslate: detect the language of a text by its script",
+        "POST", "/detect", "LibreTranslate: detect the language of a text",
         detect, body=schemas.DetectRequest, response=schemas.DetectedLanguage, is_list=True,
         is_form=True,
     ),

@@ -1,6 +1,7 @@
 """/v1/translate: translations of texts, batched with those of other requests."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from starlette.requests import Request
@@ -39,8 +40,9 @@ async def translate(context: AppContext, request: Request) -> Response:
         "split_sentences": body.split_sentences,
     }
     segments, translations = await translate_texts(
-        context, request, served, texts, changes, body.prefix, token_scores=body.tokens
-    )
+        context, request, [served] * len(texts), texts, changes, body.prefix,
+        token_scores=body.tokens,
+    )  # fmt: skip
     links: list[list[Any]] = [[()] * len(best) for best in translations]
     if body.alignment:
         links = await _align(context, request, served, translations)
@@ -64,28 +66,30 @@ async def translate(context: AppContext, request: Request) -> Response:
 async def translate_texts(
     context: AppContext,
     request: Request,
-    served: ServedModel[TextTranslator],
+    models: Sequence[ServedModel[TextTranslator]],
     texts: Sequence[str],
     changes: dict[str, Any],
     prefix: str = "",
     *,
     token_scores: bool = False,
 ) -> tuple[list[list[Segment]], list[list[Translation]]]:
-    """Return the segments of every text and its translations, best first."""
-    n_characters = count_characters(list(texts))
-    translator = served.model
-    options = translator.defaults.with_options({**changes, "sample": False})
+    """Return the segments of every text and its translations by its model, best first."""
+    n_characters, changes = count_characters(list(texts)), {**changes, "sample": False}
+
+    def split(translator: TextTranslator, text: str) -> list[Segment]:
+        return split_text(translator, text, translator.defaults.with_options(changes), prefix)
+
     segments = await context.prepare(
-        lambda: [split_text(translator, text, options, prefix) for text in texts], n_characters
+        lambda: [split(m.model, text) for m, text in zip(models, texts, strict=True)], n_characters
     )
     threads = context.settings.threads
     requests = [
         QueuedRequest(
-            _batch_key(served.name, translator, segment, threads, token_scores),
+            _batch_key(served.name, served.model, segment, threads, token_scores),
             segment,
             len(segment.part.ids),
         )
-        for text in segments
+        for served, text in zip(models, segments, strict=True)
         for segment in text
     ]
     outputs = iter(await context.scheduler.submit(requests, disconnected(request)))
@@ -93,7 +97,8 @@ async def translate_texts(
     by_text = [[next(outputs) for _ in text] for text in segments]
     translations = await context.prepare(
         lambda: [
-            join_segments(translator, *text) for text in zip(texts, segments, by_text, strict=True)
+            join_segments(served.model, *text)
+            for served, *text in zip(models, texts, segments, by_text, strict=True)
         ],
         n_characters,
     )
@@ -135,15 +140,14 @@ async def _align(
     served: ServedModel[TextTranslator],
     translations: Sequence[Sequence[Translation]],
 ) -> list[list[Any]]:
-    """Return the word links of every translation; one queued request per text."""
+    """Return the word links of every translation, one text after the other."""
     if "cross" not in served.about.attention:
         return [[()] * len(best) for best in translations]
-    from polyhead.server.torch_batches import alignment_key
+    from polyhead.viz.word_alignment import alignment
 
-    translator: Any = served.model
-    key = alignment_key(served.name, translator)
-    requests = [QueuedRequest(key, best) for best in translations]
-    return await context.scheduler.submit(requests, disconnected(request))
+    model: Any = served.model
+    work = [partial(alignment, model, best) for best in translations]
+    return [await context.run(model, each, request) for each in work]
 
 
 def _hypothesis(
