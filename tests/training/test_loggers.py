@@ -11,6 +11,7 @@ from reporters import Crash, crash_at
 from tiny import SMALL, write_corpus
 
 from polyhead.errors import ConfigError, MissingError
+from polyhead.training import loggers
 from polyhead.training.callbacks import TrainingEnd, TrainingStart
 from polyhead.training.config import read_run
 from polyhead.training.loggers import create_loggers
@@ -114,6 +115,60 @@ def test_a_fresh_run_gets_a_record_of_its_own(service, config, tmp_path):
         train(config, tmp_path / "run", fresh=fresh, callbacks=create_loggers(service.name))
     names = {"wandb": "id", "mlflow": "run_id", "tensorboard": "none"}
     assert [options.get(names[service.name]) for _, options in service.of("open")] == [None, None]
+
+
+@pytest.mark.parametrize("returns", ["during training", "after it"])
+def test_a_lost_service_ends_nothing_and_gets_every_line_once(
+    service, config, tmp_path, monkeypatch, caplog, returns
+):
+    if service.name == "tensorboard":
+        pytest.skip("writes to the disk")
+    log, tries = service.log, []
+
+    def lost(values, step):
+        tries.append(step)
+        if returns == "after it" or len(tries) < 4:
+            raise ConnectionError("no route\nto host")
+        log(values, step)
+
+    for name in ("log", "log_metrics"):
+        monkeypatch.setattr(service, name, lost)
+    result = train(config, tmp_path / "run", callbacks=create_loggers(service.name))
+    assert result.reason == "finished"
+    messages = [record.getMessage() for record in caplog.records]
+    assert "no route to host" in messages[0]
+    assert len(messages) == {("after it", "mlflow"): 3, ("after it", "wandb"): 2}.get(
+        (returns, service.name), 1
+    )
+    for name in ("log", "log_metrics"):
+        monkeypatch.setattr(service, name, log)
+    train(config, tmp_path / "run", callbacks=create_loggers(service.name))
+    points = [(name, step) for name, step, _ in service.points if not name.startswith("final")]
+    lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").open()]
+    assert points == [
+        (f"{line['kind']}/{name}", line["step"])
+        for line in lines for name in line if name not in ("kind", "step")
+    ]  # fmt: skip
+    assert len(caplog.records) == len(messages)
+
+
+def test_a_service_that_is_slow_to_fail_is_tried_seldom(monkeypatch, tmp_path):
+    service, clock, tries = Service(), [0.0], []
+    monkeypatch.setitem(sys.modules, "mlflow", service)
+
+    def lost(_values, step):
+        tries.append(step)
+        clock[0] += 60
+        raise TimeoutError
+
+    monkeypatch.setattr(service, "log_metrics", lost)
+    monkeypatch.setattr(loggers.time, "monotonic", lambda: clock[0])
+    (logger,) = create_loggers("mlflow")
+    logger.on_start(TrainingStart(tmp_path, 0, 3, {}, {"train": {"seed": 1}}))
+    for step in range(100):
+        clock[0] += 60
+        logger.on_record("train", step, {"loss": 2.0})
+    assert 4 <= len(tries) <= 6  # at most 5 % of the time
 
 
 def test_values_that_are_not_finite_are_left_out_and_failed_runs_have_no_final_scores(

@@ -2,10 +2,13 @@
 
 Each gets the metrics, the configuration and the final scores. A resumed run continues the same
 W&B and MLflow run, whose id and last steps are in tracking.json of the run directory; steps that
-were logged before are not logged again.
+were logged before are not logged again. A service that is lost does not end training: its lines
+wait in tracking.json.
 """
 
 import json
+import logging
+import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from importlib import import_module
@@ -21,6 +24,9 @@ TRACKING = "tracking.json"
 EXTRAS = {"tensorboard": "tb", "wandb": "wandb", "mlflow": "mlflow"}
 MAX_PARAMETER = 500  # characters of a value; older MLflow servers refuse longer ones
 N_PARAMETERS = 100  # that MLflow takes at once
+REST = 20  # times as long as a failed attempt, until the next one: clients try for minutes
+
+logger = logging.getLogger(__name__)
 
 
 def create_loggers(names: str | Iterable[str]) -> list[Callback]:
@@ -80,31 +86,68 @@ class Tracker(Callback):
     """A logger of a service that keeps runs by id and cannot remove points."""
 
     name: str
-    is_open = False
+    is_open, is_lost, next_attempt = False, False, 0.0
 
     def on_start(self, start: TrainingStart) -> None:
         self.path = start.folder / TRACKING
-        self.state = {"id": None, "steps": {}} | _read(self.path).get(self.name, {})
+        self.state = {"id": None, "steps": {}, "waiting": []} | _read(self.path).get(self.name, {})
         try:
             self.state["id"] = self.open(start, self.state["id"])
         except Exception as error:  # of the package, such as a missing login
-            reason = " ".join(str(error).split())[:200]
-            raise MissingError(f"{self.name} cannot log: {reason}", "logger_failed") from error
+            raise MissingError(
+                f"{self.name} cannot log: {_line(error)}", "logger_failed"
+            ) from error
         self.is_open = True
         self.keep()
+        self.send()
 
     def on_record(self, kind: str, step: int, values: Mapping[str, float]) -> None:
         """Log a line of metrics, unless an earlier session has."""
         if step > self.state["steps"].get(kind, -1):
             self.state["steps"][kind] = step
+            line = {f"{kind}/{name}": value for name, value in values.items()}
+            self.state["waiting"].append([step, line])
+            if self.is_lost:
+                self.keep()
+            self.send()
+
+    def send(self) -> None:
+        """Log the lines that wait, in order, unless the service was lost a moment ago."""
+        waiting, started = self.state["waiting"], time.monotonic()
+        while waiting and started >= self.next_attempt:
+            step, line = waiting.pop(0)
             self.keep()
-            self.log({f"{kind}/{name}": value for name, value in values.items()}, step)
+            try:
+                self.log(line, step)
+                self.is_lost = False
+            except Exception as error:  # of the package, such as a server that is down
+                waiting.insert(0, [step, line])
+                self.keep()
+                if not self.is_lost:
+                    logger.warning(
+                        "%s is lost at step %s (%s); training goes on, and its metrics wait",
+                        self.name, step, _line(error),
+                    )  # fmt: skip
+                self.is_lost, now = True, time.monotonic()
+                self.next_attempt = now + REST * (now - started)
+                return
 
     def on_end(self, end: TrainingEnd) -> None:
+        """Send all that waits, and the final scores; say what was not sent."""
         if not self.is_open:
             return
         final = {} if end.reason == "failed" else end.metrics
-        self.close({f"final/{name}": value for name, value in final.items()}, end)
+        self.next_attempt = 0.0
+        self.send()
+        try:
+            self.close({f"final/{name}": value for name, value in final.items()}, end)
+        except Exception as error:
+            logger.warning("%s has no final scores: %s", self.name, _line(error))
+        if waiting := self.state["waiting"]:
+            logger.warning(
+                "%s did not get %d lines of metrics, from step %s on. Run the same command again "
+                "to send them.", self.name, len(waiting), waiting[0][0],
+            )  # fmt: skip
 
     def keep(self) -> None:
         """Write the id and the last steps."""
@@ -176,6 +219,10 @@ LOGGERS: dict[str, Callable[[], Callback]] = {
     "wandb": WandbLogger,
     "mlflow": MlflowLogger,
 }
+
+
+def _line(error: Exception) -> str:
+    return " ".join(str(error).split())[:200]
 
 
 def _read(path: Path) -> dict[str, Any]:
