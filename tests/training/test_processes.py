@@ -105,7 +105,7 @@ def test_a_signal_to_one_process_saves_and_ends_all(corpus, tmp_path):
         wait_for(lambda: is_training(run))
         os.kill(ranks(process.pid)[1], signal.SIGTERM)
         _, stderr = process.communicate(timeout=120)
-        assert process.returncode == 0, stderr
+        assert process.returncode == 128 + signal.SIGTERM, stderr
     assert len(re.findall("Saved at step", stderr)) == 1
     saved = json.loads((run / "last" / "training.json").read_text())["progress"]["step"]
     assert saved > 0

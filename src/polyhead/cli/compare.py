@@ -1,6 +1,5 @@
 """`polyhead compare` and `polyhead ladder`: several systems under the same budget."""
 
-import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, get_args
@@ -234,7 +233,7 @@ def run_comparison(request: "CompareRequest", lang: str | None) -> int:
         )
     except Interrupted as stopped:
         say("Saved. Run the same command again to resume.")
-        return 130 if stopped.signal == signal.SIGINT else 0
+        return 128 + stopped.signal
     except KeyboardInterrupt:  # outside of training, which handles the signal itself
         say("Interrupted; finished parts are saved. Run the same command again to resume.")
         return 130

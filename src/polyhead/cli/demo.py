@@ -36,7 +36,7 @@ def demo(
     result = train(config, run, fresh=True, callbacks=[TrainingScreen()])
     if result.signal is not None:
         say(f"Interrupted at step {result.step:,}. Run the same command again to start over.")
-        raise Exit(130)
+        raise Exit(128 + result.signal)
     minutes = (time.perf_counter() - started) / 60
 
     translator = Translator.from_dir(run)

@@ -1,7 +1,6 @@
 """`polyhead train`."""
 
 import shlex
-import signal
 from pathlib import Path
 
 from typer import Argument, Exit, Option
@@ -112,10 +111,10 @@ def train(
     kind = check_progress(progress)
     result = request.train(Session(fresh, accept_changes, log_to or (), kind))
     if result.rank > 0:
-        raise Exit(130 if result.signal == signal.SIGINT else 0)
+        raise Exit(0 if result.signal is None else 128 + result.signal)
     if result.signal is not None:
         say(f"Saved at step {result.step:,}. Run the same command again to resume.")
-        raise Exit(130 if result.signal == signal.SIGINT else 0)
+        raise Exit(128 + result.signal)  # as a shell reports it: 130 after Ctrl-C
     scores = "  ".join(f"{name} {value:.3f}" for name, value in result.metrics.items())
     command = f"{command_of(config.family)} {shlex.quote(str(result.folder))}"
     say(f"Finished at step {result.step:,}. Validation: {scores}")

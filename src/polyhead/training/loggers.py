@@ -125,7 +125,7 @@ class Tracker(Callback):
                 self.keep()
                 if not self.is_lost:
                     logger.warning(
-                        "%s is lost at step %s (%s); training goes on, and its metrics wait",
+                        "%s is lost at step %s (%s); training continues, and its metrics wait",
                         self.name, step, _line(error),
                     )  # fmt: skip
                 self.is_lost, now = True, time.monotonic()
