@@ -117,6 +117,17 @@ def test_a_stream_joins_to_the_text_and_greedy_search_ignores_the_seed(writer):
     assert len(whole) > 0
 
 
+def test_the_options_of_a_generator_are_keywords(writer):
+    options = replace(writer.defaults, sample=True, top_k=3, max_length=9)
+    keywords = {"sample": True, "top_k": 3, "max_length": 9, "seed": 4}
+    assert writer.generate("오늘은", **keywords) == writer.generate(
+        "오늘은", options=options, seed=4
+    )
+    for method in (writer.generate, writer.stream, writer.generate_tokens):
+        with raises(ConfigError, "unknown_key", "beam"):  # of translators only
+            method("오늘은", beam=3)
+
+
 def test_the_seed_determines_the_sample(writer):
     texts = [writer.generate("오늘은", seed=seed) for seed in (1, 1, 2)]
     assert texts[0] == texts[1] != texts[2]

@@ -43,6 +43,44 @@ def test_a_line_is_translated_alike_alone_and_in_a_batch(translator):
         assert [t.ids for t in alone] == [t.ids for t in best]
 
 
+def test_options_are_keywords_or_a_configuration(translator):
+    options = DecodeConfig(beam=2, max_length=9, length_penalty=1.0)
+    expected = translator.translate(LINES[:4], options=options)
+    assert translator.translate(LINES[:4], options=options, beam=2) == expected
+    keywords = {"beam": 2, "max_length": 9, "length_penalty": 1.0}
+    rest = {"options": DecodeConfig()}
+    assert translator.translate(LINES[:4], **keywords, **rest) == expected
+    assert len(translator.n_best(LINES[0], n_best=7, max_length=9)) == 7  # the beam grows
+    drawn = [translator.translate(LINES[0], sample=True, top_k=9, seed=n) for n in (1, 1, 2)]
+    assert drawn[0] == drawn[1] != drawn[2]
+
+
+@pytest.mark.parametrize(
+    ("keywords", "code", "mention"),
+    [
+        ({"options": {"beam": 5}}, "bad_options", "beam=5"),
+        ({"beem": 5}, "unknown_key", "did you mean beam"),
+        ({"num_beams": 5}, "unknown_key", "did you mean beam"),
+        ({"beam": "5"}, "invalid_value", "beam"),
+        ({"beam": 2, "n_best": 3}, "invalid_value", "n_best"),
+        ({"temperature": 0.5}, "no_effect", "sample=True"),
+    ],
+)
+def test_an_unusable_option_is_named(translator, keywords, code, mention):
+    for method in (translator.translate, translator.n_best):
+        with raises(ConfigError, code, mention):
+            method(LINES[0], **keywords)
+
+
+def test_load_takes_the_class_that_is_expected(tiny_run):
+    loaded = polyhead.load(tiny_run, kind=polyhead.Translator, device="cpu")
+    assert type(loaded) is polyhead.Translator
+    with raises(CheckpointError, "wrong_task"):
+        polyhead.load(tiny_run, kind=polyhead.TextGenerator)
+    with raises(ConfigError, "one_model"):
+        polyhead.load(tiny_run, tiny_run, kind=polyhead.TextGenerator)
+
+
 @pytest.mark.parametrize("beam", [1, 3])
 def test_a_translator_with_lsh_attention_translates_a_line_alike_alone_and_in_a_batch(beam):
     stack = {"attention": ("lsh", "local"), "lsh": LSHConfig(chunk=4), "window": 3, "norm": "pre"}

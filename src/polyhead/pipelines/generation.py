@@ -9,12 +9,12 @@ from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import ClassVar, overload
+from typing import ClassVar, Unpack, overload
 
 from polyhead.decoding.options import Choice, DecodeConfig, DecodingStep
 from polyhead.errors import ConfigError, InvalidInputError
 from polyhead.pipelines.result_list import as_texts
-from polyhead.pipelines.run_settings import RunSettings
+from polyhead.pipelines.run_settings import GenerationOptions, RunSettings
 from polyhead.render import notebook
 from polyhead.special_tokens import BOS, EOS
 from polyhead.tokenizers.base import Tokenizer
@@ -97,102 +97,67 @@ class TextContinuation(RunSettings):
         """Return whether `steps` computes outside of the interpreter, with CTranslate2."""
 
     def stream(
-        self,
-        prompt: str = "",
-        *,
-        options: DecodeConfig | None = None,
-        seed: int = 0,
-        stop: Sequence[str] = (),
+        self, prompt: str = "", *, stop: Sequence[str] = (), **how: Unpack[GenerationOptions]
     ) -> Iterator[str]:
         """Yield the continuation incrementally, never splitting a character.
 
         prompt: after an empty one, a new line begins.
-        options: how to decode; `defaults` unless given.
-        seed: of the random numbers if `options.sample` is set.
         stop: texts at which generation ends; they are not part of the text.
+        how: options of `DecodeConfig` by name, or all as `options`; those of the training run
+            unless given. `seed`: of the random numbers if `sample` is set.
         """
-        parts = self.stream_tokens(prompt, options=options, seed=seed, stop=stop)
-        return (part.text for part in parts if part.text)
+        return (part.text for part in self.stream_tokens(prompt, stop=stop, **how) if part.text)
 
     @overload
     def generate(  # type: ignore[overload-overlap]  # a text is also a sequence of texts
-        self,
-        prompt: str = "",
-        *,
-        options: DecodeConfig | None = None,
-        seed: int = 0,
-        stop: Sequence[str] = (),
+        self, prompt: str = "", *, stop: Sequence[str] = (), **how: Unpack[GenerationOptions]
     ) -> str: ...
     @overload
     def generate(
-        self,
-        prompt: Iterable[str],
-        *,
-        options: DecodeConfig | None = None,
-        seed: int = 0,
-        stop: Sequence[str] = (),
+        self, prompt: Iterable[str], *, stop: Sequence[str] = (), **how: Unpack[GenerationOptions]
     ) -> list[str]: ...
     def generate(
         self,
         prompt: str | Iterable[str] = "",
         *,
-        options: DecodeConfig | None = None,
-        seed: int = 0,
         stop: Sequence[str] = (),
+        **how: Unpack[GenerationOptions],
     ) -> str | list[str]:
         """Return a continuation of a prompt, or of every prompt of a list; see `stream`.
 
-        Example: `generator.generate("오늘은", stop=["."])`
+        Example: `generator.generate("오늘은", sample=True, temperature=0.8, stop=["."])`
         """
-        texts = [
-            "".join(self.stream(text, options=options, seed=seed, stop=stop))
-            for text in as_texts(prompt, "generate")
-        ]
+        prompts = as_texts(prompt, "generate")
+        texts = ["".join(self.stream(text, stop=stop, **how)) for text in prompts]
         return texts[0] if isinstance(prompt, str) else texts
 
     def generate_tokens(
-        self,
-        prompt: str = "",
-        *,
-        options: DecodeConfig | None = None,
-        seed: int = 0,
-        stop: Sequence[str] = (),
-        forced: Sequence[int] = (),
-    ) -> GeneratedText:
+        self, prompt: str = "", *, stop: Sequence[str] = (), forced: Sequence[int] = (),
+        **how: Unpack[GenerationOptions],
+    ) -> GeneratedText:  # fmt: skip
         """Return a continuation with the probabilities of its tokens; see `stream_tokens`.
 
         Example: `generator.generate_tokens("오늘은").tokens[0].probability`
         """
-        parts = list(
-            self.stream_tokens(prompt, options=options, seed=seed, stop=stop, forced=forced)
-        )
+        parts = list(self.stream_tokens(prompt, stop=stop, forced=forced, **how))
         tokens = tuple(token for part in parts for token in part.tokens)
         return GeneratedText("".join(part.text for part in parts), tokens)
 
     def stream_tokens(
-        self,
-        prompt: str = "",
-        *,
-        options: DecodeConfig | None = None,
-        seed: int = 0,
-        stop: Sequence[str] = (),
-        forced: Sequence[int] = (),
-        top: int = 0,
-    ) -> Iterator[GeneratedText]:
+        self, prompt: str = "", *, stop: Sequence[str] = (), forced: Sequence[int] = (),
+        top: int = 0, **how: Unpack[GenerationOptions],
+    ) -> Iterator[GeneratedText]:  # fmt: skip
         """Yield the continuation in parts of whole characters, with their tokens.
 
-        It has `options.max_length` tokens. A token for the end of a line is written as one; for
+        It has `max_length` tokens. A token for the end of a line is written as one; for
         tokenizers that have ids for line ends, such as an imported GPT-2's, EOS ends the text.
 
-        prompt: after an empty one, a new line begins.
-        options: how to decode; `defaults` unless given.
-        seed: of the random numbers if `options.sample` is set.
-        stop: texts at which generation ends; they are not part of the text.
+        prompt, stop, how: as in `stream`.
         forced: ids with which the continuation begins.
         top: the number of likeliest tokens to report with each.
         """
         check_stop(stop)
-        options = self.defaults if options is None else options
+        options, seed = self.decoding(how, GenerationOptions)
         check_forced(forced, self.tokenizer, options.max_length, has_end=self.has_end)
         ids = self.encode(prompt)
         steps = self.steps(ids, options, seed, forced, top)

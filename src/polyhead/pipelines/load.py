@@ -1,32 +1,43 @@
 """Load any trained model as the pipeline of its task."""
 
 from pathlib import Path
+from typing import overload
 
 from polyhead.checkpoint.model_dir import load_model
 from polyhead.devices import choose
 from polyhead.errors import ConfigError
 from polyhead.models.registry import FAMILIES, TASKS
-from polyhead.pipelines.base import Pipeline
+from polyhead.pipelines.base import P, Pipeline
 from polyhead.pipelines.fast_pipelines import check_engine
 from polyhead.pipelines.text_generator import TextGenerator
 from polyhead.pipelines.translator import Translator
 from polyhead.plugin_registry import resolve
 
 
+@overload
 def load(
-    *paths: str | Path, device: str = "auto", engine: str = "auto", compute_type: str = "auto"
-) -> Pipeline:
+    *paths: str | Path, device: str = ..., engine: str = ..., compute_type: str = ...
+) -> Pipeline: ...
+@overload
+def load(
+    *paths: str | Path, kind: type[P], device: str = ..., engine: str = ..., compute_type: str = ...
+) -> P: ...
+def load(
+    *paths: str | Path, kind: type[Pipeline] = Pipeline, device: str = "auto", engine: str = "auto",
+    compute_type: str = "auto",
+) -> Pipeline:  # fmt: skip
     """Load a model as the pipeline of its task.
 
     paths: a model directory or a run directory; several translators make an ensemble.
+    kind: the class that is expected, such as `polyhead.Translator`, for type checkers; models of
+        other tasks are refused.
     device: "auto", "cpu", "cuda" or "mps".
     engine: of translators and text generators on a CPU: "torch", "ctranslate2", or "auto" for
         CTranslate2 where it is installed and has the model's parts.
     compute_type: of CTranslate2: "float32" (auto), or "int8", which is faster and rounds.
 
     Returns a `Translator`, `TextGenerator`, `MaskFiller`, `ReplacedTokenDetector`,
-    `TextClassifier`, `Tagger`, `QuestionAnswerer`, `SentenceEmbedder` or `ImageClassifier`. To
-    state which one is expected, call `from_dir` of that class.
+    `TextClassifier`, `Tagger`, `QuestionAnswerer`, `SentenceEmbedder` or `ImageClassifier`.
 
     Example: `polyhead.load("runs/mine").translate(["안녕하세요."])`
     """
@@ -34,11 +45,14 @@ def load(
         raise ConfigError("no model given; expected at least one path", "no_model")
     check_engine(engine)
     if len(paths) > 1:
+        if not issubclass(Translator, kind):
+            raise ConfigError("only translators form an ensemble; give one path", "one_model")
         return Translator.from_dir(*paths, device=device)
     chosen = choose(device)
     saved = load_model(Path(paths[0]), str(chosen))
-    kind: type[Pipeline] = resolve(TASKS[FAMILIES[saved.family].task].pipeline)
-    pipeline = kind.from_saved(saved, str(paths[0]), chosen)
+    actual: type[Pipeline] = resolve(TASKS[FAMILIES[saved.family].task].pipeline)
+    expected = actual if issubclass(actual, kind) else kind  # refuses other tasks
+    pipeline = expected.from_saved(saved, str(paths[0]), chosen)
     if isinstance(pipeline, Translator | TextGenerator) and chosen.type == "cpu":
         return pipeline.with_engine(engine, compute_type)
     return pipeline

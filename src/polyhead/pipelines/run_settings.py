@@ -1,15 +1,41 @@
 """Settings of the training run that a model came from; without torch, for every engine."""
 
 from abc import ABC, abstractmethod
+from dataclasses import asdict
 from functools import cached_property
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypedDict, TypeVar
 
-from polyhead.config import from_dict
+from polyhead.config import from_dict, suggest
 from polyhead.data.config import DataConfig
 from polyhead.decoding.options import DecodeConfig
 from polyhead.errors import CheckpointError, ConfigError
 
 C = TypeVar("C")
+
+
+class GenerationOptions(TypedDict, total=False):
+    """Keywords of a continuation: all `options`, single ones as in `DecodeConfig`, and a seed."""
+
+    options: DecodeConfig | None  # those of the training run unless given
+    seed: int  # of the random numbers; 0 unless given
+    max_length: int
+    sample: bool
+    temperature: float
+    top_k: int
+    top_p: float
+
+
+class TranslationOptions(GenerationOptions, total=False):
+    """Keywords of a translation: all `options`, single ones as in `DecodeConfig`, and a seed."""
+
+    beam: int
+    length_penalty: float
+    coverage: float
+    replace_unknown: bool
+    max_ratio: float
+    max_extra: int
+    n_best: int
+    split_sentences: bool
 
 
 class RunSettings(ABC):
@@ -42,6 +68,28 @@ class RunSettings(ABC):
     def defaults(self) -> DecodeConfig:
         """The decoding options of the training run; the defaults for an imported model."""
         return self._run_table(DecodeConfig, "decode")
+
+    def decoding(
+        self, given: GenerationOptions | TranslationOptions, allowed: type = TranslationOptions
+    ) -> tuple[DecodeConfig, int]:
+        """Return the options and the seed of a call; ConfigError if one of them is of no use."""
+        changes: dict[str, Any] = dict(given)
+        options, seed = changes.pop("options", None), changes.pop("seed", 0)
+        options = self.defaults if options is None else options
+        if not isinstance(options, DecodeConfig):
+            message = "options: expected a DecodeConfig. Give single options by name, as in beam=5."
+            raise ConfigError(message, "bad_options")
+        names = allowed.__annotations__
+        if unknown := next((name for name in changes if name not in names), None):
+            raise ConfigError(f"{unknown}: no such option{suggest(unknown, names)}", "unknown_key")
+        if not changes:
+            return options, seed
+        wider = {"beam": max(options.beam, n)} if type(n := changes.get("n_best")) is int else {}
+        chosen = from_dict(DecodeConfig, {**asdict(options), **wider, **changes})
+        sampling = [name for name in ("temperature", "top_k", "top_p") if name in changes]
+        if sampling and not chosen.sample:
+            raise ConfigError(f"{sampling[0]} has no effect without sample=True", "no_effect")
+        return chosen, seed
 
     def reading_limit(self, n_positions: int | None) -> int:
         """Return the number of tokens that a model reads at once: as in training, if it is known.

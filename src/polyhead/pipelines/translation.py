@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
-from typing import ClassVar, NamedTuple, overload
+from typing import ClassVar, NamedTuple, Unpack, overload
 
 from polyhead.checkpoint.model_files import saved_languages
 from polyhead.data.languages import configured_languages
@@ -19,7 +19,7 @@ from polyhead.decoding.options import DecodeConfig, Output, Scores
 from polyhead.engines.ctranslate2_engine import CTranslate2Engine
 from polyhead.errors import ConfigError
 from polyhead.pipelines.result_list import ResultList, as_texts
-from polyhead.pipelines.run_settings import RunSettings
+from polyhead.pipelines.run_settings import RunSettings, TranslationOptions
 from polyhead.pipelines.sentences import split_sentences as split_into_sentences
 from polyhead.render import notebook
 from polyhead.tokenizers.base import Tokenizer
@@ -158,74 +158,56 @@ class TextTranslator(RunSettings):
         return source or None, target or None
 
     @overload
-    def translate(  # type: ignore[overload-overlap]  # a text is also a sequence of texts
-        self, lines: str, *, options: DecodeConfig | None = None, seed: int = 0
-    ) -> str: ...
+    def translate(self, lines: str, **how: Unpack[TranslationOptions]) -> str: ...  # type: ignore[overload-overlap]
     @overload
+    def translate(self, lines: Iterable[str], **how: Unpack[TranslationOptions]) -> list[str]: ...
     def translate(
-        self, lines: Iterable[str], *, options: DecodeConfig | None = None, seed: int = 0
-    ) -> list[str]: ...
-    def translate(
-        self, lines: str | Iterable[str], *, options: DecodeConfig | None = None, seed: int = 0
+        self, lines: str | Iterable[str], **how: Unpack[TranslationOptions]
     ) -> str | list[str]:
         """Return the best translation of a text, or of every text of a list.
 
         lines: texts in the source language; an empty one gives an empty translation. A text is
             split into sentences, which are translated one by one and joined with its own white
-            space, unless `options.split_sentences` is false.
-        options: how to decode; `defaults` unless given.
-        seed: of the random numbers if `options.sample` is set.
+            space, unless `split_sentences` is false.
+        how: options of `DecodeConfig` by name, or all as `options`; those of the training run
+            unless given. `seed`: of the random numbers if `sample` is set.
 
-        Example: `translator.translate("안녕하세요.")`
+        Example: `translator.translate("안녕하세요.", beam=5)`
         """
         texts = as_texts(lines, "translate")
-        options = self.defaults if options is None else options
+        options, seed = self.decoding(how)
         parts = self.split_lines(texts, split_sentences=options.split_sentences)
         best = self.translate_parts(parts, options=options, seed=seed, scores="none")
         translated = [translations[0].text for translations in best]
         return translated[0] if isinstance(lines, str) else translated
 
     @overload
-    def n_best(  # type: ignore[overload-overlap]
-        self, lines: str, *, options: DecodeConfig | None = None, seed: int = 0
-    ) -> ResultList[Translation]: ...
+    def n_best(self, lines: str, **how: Unpack[TranslationOptions]) -> ResultList[Translation]: ...  # type: ignore[overload-overlap]
     @overload
     def n_best(
-        self,
-        lines: Iterable[str],
-        *,
-        options: DecodeConfig | None = None,
-        seed: int = 0,
-        prefixes: Sequence[str] | None = None,
-        progress: Callable[[int], None] = ...,
-    ) -> ResultList[ResultList[Translation]]: ...
+        self, lines: Iterable[str], *, prefixes: Sequence[str] | None = None,
+        progress: Callable[[int], None] = ..., **how: Unpack[TranslationOptions],
+    ) -> ResultList[ResultList[Translation]]: ...  # fmt: skip
     def n_best(
-        self,
-        lines: str | Iterable[str],
-        *,
-        options: DecodeConfig | None = None,
-        seed: int = 0,
-        prefixes: Sequence[str] | None = None,
-        progress: Callable[[int], None] = lambda _: None,
-    ) -> ResultList[Translation] | ResultList[ResultList[Translation]]:
-        """Return the `options.n_best` best translations of a text, or of every line, best first.
+        self, lines: str | Iterable[str], *, prefixes: Sequence[str] | None = None,
+        progress: Callable[[int], None] = lambda _: None, **how: Unpack[TranslationOptions],
+    ) -> ResultList[Translation] | ResultList[ResultList[Translation]]:  # fmt: skip
+        """Return the best translations of a text, or of every line, best first.
 
         Sentences are translated one by one, those too long for the model in parts, and joined.
 
         prefixes: how the translation of each line must begin.
         progress: called with the number of parts of each finished batch.
+        how: as in `translate`; `n_best` is the number of translations.
 
-        Example: `translator.n_best("안녕하세요.")[0].confidence`
+        Example: `translator.n_best("안녕하세요.", n_best=3)[0].confidence`
         """
-        options = self.defaults if options is None else options
+        options, seed = self.decoding(how)
         texts = as_texts(lines, "n_best")
         best = self.translate_parts(
-            self.split_lines(texts, split_sentences=options.split_sentences),
-            options=options,
-            seed=seed,
-            prefixes=prefixes,
-            progress=progress,
-        )
+            self.split_lines(texts, split_sentences=options.split_sentences), options=options,
+            seed=seed, prefixes=prefixes, progress=progress,
+        )  # fmt: skip
         return best[0] if isinstance(lines, str) else ResultList(best)
 
     def translate_parts(
@@ -251,12 +233,7 @@ class TextTranslator(RunSettings):
                 starts[at] = self.tokenizers.target.encode(prefix)[:-1]
             at += len(line)
         outputs = self.decode_parts(
-            parts,
-            options,
-            prefixes=starts,
-            seed=seed,
-            scores=scores,
-            progress=progress,
+            parts, options, prefixes=starts, seed=seed, scores=scores, progress=progress
         )
         waiting = iter(outputs)
         return [self.join(line, [next(waiting) for _ in line]) for line in lines]

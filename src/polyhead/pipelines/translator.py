@@ -131,14 +131,10 @@ class Translator(Pipeline, TextTranslator):
                 prefixes=prefixes, scores=scores, progress=progress,
             )  # fmt: skip
         outputs = decode_all(
-            self.decodable(record_attention=options.coverage > 0),
-            sources,
-            options,
-            device=self.device,
-            prefixes=prefixes,
-            generator=make_generator(seed),
+            self.decodable(record_attention=options.coverage > 0), sources, options,
+            device=self.device, prefixes=prefixes, generator=make_generator(seed),
             progress=progress,
-        )
+        )  # fmt: skip
         if not options.replace_unknown:
             return outputs
         return self.replace_unknown([part.text for part in parts], outputs)
@@ -185,12 +181,9 @@ class Translator(Pipeline, TextTranslator):
         """Return the outputs with a `text` in which unknown words are replaced."""
         words = self.dictionary
         return replace_unknown(
-            [saved.model for saved in self.models],
-            self.tokenizers,
-            texts,
-            outputs,
+            [saved.model for saved in self.models], self.tokenizers, texts, outputs,
             find_dictionary(Path(self.name)) if words is None else words,
-        )
+        )  # fmt: skip
 
 
 def _same(a: TokenizerPair, b: TokenizerPair) -> bool:
