@@ -4,13 +4,13 @@
     python benchmarks/kill.py --kills 200 --processes 1 2 4
     python benchmarks/kill.py --kills 300 --mid-save 150 --tasks all --store both --processes 1 2
 
-Each run is of one of --tasks, its examples in memory or in a token store. A tiny model with dropout
-saves after every step, and waiting for the disk is made slow enough that much of its life is spent
-in the middle of a save. Each session is a fork of this process (torch is imported once) and dies by
-SIGKILL: either after a random time, or at a random one of its own operations on files, which finds
-the moments between two renamings that no clock would hit. After every kill the newest sound
-checkpoint must be, to the last bit, the one that the undisturbed run had at that step; when a run
-has come to its end, so must its loss curve and its final state.
+Each run is of one of --tasks, its examples in memory or in a token store, which every run writes
+anew. A tiny model with dropout saves after every step, and waiting for the disk is made slow enough
+that much of its life is spent in the middle of a save. Each session is a fork of this process
+(torch is imported once) and dies by SIGKILL: either after a random time, or at a random one of its
+own operations on files, which finds the moments between two renamings that no clock would hit.
+After every kill the newest sound checkpoint must be, to the last bit, the one that the undisturbed
+run had at that step; when a run has come to its end, so must its loss curve and its final state.
 
 With --processes, each session has one of these numbers of processes, in turn, and one of its
 processes is killed; the others must end by themselves. The undisturbed run has one process.
@@ -226,12 +226,13 @@ def slow_disk() -> None:
 
 
 def die_at(operation: int, folder: Path) -> None:
-    """Die at the n-th operation on a file of the run."""
+    """Die at the n-th operation on a file of the run or of the cache."""
+    places = (str(folder), os.environ["XDG_CACHE_HOME"])
     left = operation
 
     def count(event: str, words: tuple[Any, ...]) -> None:
         nonlocal left
-        if event in WATCHED and str(words[0]).startswith(str(folder)):
+        if event in WATCHED and str(words[0]).startswith(places):
             left -= 1
             if left == 0:
                 os.kill(os.getpid(), signal.SIGKILL)
@@ -249,6 +250,8 @@ def torture(
     """
     run = replace(run, train=replace(run.train, accumulate=max(worlds)))
     expected, states = undisturbed(run, folder / "whole")
+    cache = folder / "cache-of-sessions"  # empty at the start of a run: stores are also killed
+    os.environ["XDG_CACHE_HOME"] = str(cache)
     started = time.perf_counter()
     if wait(session(run, folder / "timed", lambda: None, {})) != 0:
         raise SystemExit("an uninterrupted session has failed")
@@ -261,6 +264,7 @@ def torture(
             counts.finished_runs += 1
             counts.different_runs += trace(place) != expected
             shutil.rmtree(place)
+            shutil.rmtree(cache, ignore_errors=True)
         elif code == -signal.SIGKILL:
             counts.kills += 1
             inspect(place, states, counts)
