@@ -5,6 +5,7 @@ import gzip
 import pytest
 from expected_errors import raises
 
+from polyhead.data import plain_text
 from polyhead.data.config import DataConfig
 from polyhead.data.plain_text import load_plain
 from polyhead.errors import ConfigError, DataError
@@ -21,6 +22,13 @@ def test_the_last_tenth_is_held_out(write, most, n_held_out):
     assert corpus.train + corpus.valid == [str(n) for n in range(25)]
     assert len(corpus.valid) == n_held_out
     assert f"{n_held_out} of 25 lines" in corpus.notices[1]
+
+
+def test_no_more_characters_are_held_out_than_are_of_use(write, monkeypatch):
+    path = write("".join(f"line {n:03}\n" for n in range(50)), "a.txt")
+    for most, n_held_out in ((5, 1), (16, 2), (17, 2), (10_000, 5)):
+        monkeypatch.setattr(plain_text, "MAX_HELD_OUT", most)
+        assert len(load_plain(config_of(path)).valid) == n_held_out
 
 
 def test_files_are_joined_and_a_validation_file_is_used(write):

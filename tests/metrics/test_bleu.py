@@ -34,6 +34,14 @@ def test_values_are_those_of_sacrebleu():
     assert quick_bleu(outputs, references) == bleu.value
 
 
+def test_intervals_stay_between_0_and_100():
+    outputs, references = corpus(5, 0.0, 3)
+    for lines in ([*outputs[:4], "dog"], ["zzz", "a small", *["zzz"] * 3]):
+        for metric in score(lines, references):
+            assert 0 <= metric.low <= metric.high <= 100
+    assert score([*outputs[:4], "dog"], references)[1].high == 100
+
+
 def test_case_matters_unless_lowercase_is_set():
     outputs, references = corpus(20, 0.0, 1)
     upper = [line.upper() for line in outputs]
