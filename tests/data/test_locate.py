@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 from expected_errors import raises
+from text_reading import read_text
 
 from polyhead.data.catalog import KNOWN, lookup
 from polyhead.data.locate import PACKAGES, data_dirs, find, home
-from polyhead.data.text_files import read_text
 from polyhead.errors import ConfigError, DataError
 from polyhead.training.config import LISTS, read_run, recipe_names
 

@@ -13,9 +13,10 @@ import pytest
 from expected_errors import raises
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from text_reading import read_all, read_text
 
 from polyhead.data import text_files
-from polyhead.data.text_files import TextLines, read_lines, read_text
+from polyhead.data.text_files import TextLines, read_lines
 from polyhead.errors import DataError
 
 KOREAN = "안녕하세요 여러분\n오늘은 날씨가 좋아요\n"
@@ -231,7 +232,7 @@ def test_an_endless_line_uses_little_memory():
 
     stream = io.BufferedReader(Endless(), 1 << 18)
     tracemalloc.start()
-    (bad,) = TextLines(stream, "endless").read().bad
+    (bad,) = read_all(TextLines(stream, "endless")).bad
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert str(bad).startswith("endless:1: longer than 1,000,000 bytes (5")
@@ -244,7 +245,7 @@ def test_a_pipe_of_single_bytes_is_read():
             return self.read(1)
 
     for contents in (KOREAN.encode("utf-16"), gzip.compress(KOREAN.encode()), KOREAN.encode()):
-        assert TextLines(Drops(contents), "pipe").read().lines == KOREAN.splitlines()
+        assert read_all(TextLines(Drops(contents), "pipe")).lines == KOREAN.splitlines()
 
 
 def test_standard_input_is_read_and_left_open(monkeypatch):

@@ -68,14 +68,6 @@ class TwoColumns(NamedTuple):
     languages: tuple[str, str] | None
 
 
-class TextColumn(NamedTuple):
-    """A column of a file, line by line, and messages about it."""
-
-    name: str
-    lines: Iterator[str | BadLine]
-    notices: tuple[str, ...]
-
-
 class ColumnKind(NamedTuple):
     """Contents of a sample of a column."""
 
@@ -111,18 +103,19 @@ def read_columns(
     return TwoColumns(table.name, records, notices, (first, second) if first and second else None)
 
 
-def open_column(path: str | Path, key: str, encoding: str = "utf-8") -> TextColumn:
-    """Read one column of a table, by name or number, as lines."""
+def open_column(
+    path: str | Path, key: str, encoding: str = "utf-8"
+) -> tuple[str, Iterator[str | BadLine], tuple[str, ...]]:
+    """Return a table's name, its column of a name or number as lines, and messages."""
     table = open_table(path, encoding=encoding)
     if not key.isdecimal():
         table = table.with_header()
-    rows = table.sample
-    width = max((len(row.cells) for row in rows), default=0)
+    width = max((len(row.cells) for row in table.sample), default=0)
     with table.errors_of_the_whole_first():
         position = _position(key, table.columns, width, table.name)
-    records = (_record(row, (position, position), table.name) for row in chain(rows, table.rest))
-    lines = (record.first if record.bad is None else record.bad for record in records)
-    return TextColumn(table.name, lines, table.notices)
+    rows = chain(table.sample, table.rest)
+    records = (_record(row, (position, position), table.name) for row in rows)
+    return table.name, (record.bad or record.first for record in records), table.notices
 
 
 def show_pairs(pairs: Iterable[tuple[str, str]]) -> str:
@@ -168,8 +161,7 @@ def choose_columns(
     """
     header, n_above = _split_header(table, roles, given)
     if roles == LABEL_ROLES and given[1] is None:
-        names = [name.strip().lower() for name in header or ()]
-        has_pair = any(re.fullmatch(NAMES["text_pair"], name) for name in names)
+        has_pair = any(re.fullmatch(NAMES["text_pair"], n.strip().lower()) for n in header or ())
         if given[0] is not None or not has_pair:
             roles, given = _without_pair(roles), _without_pair(given)
     rows = table.sample[n_above:]
@@ -185,18 +177,14 @@ def choose_columns(
     if None in positions and header:
         positions = _by_name(header, roles, positions)
     if None in positions:
-        positions = _by_content(table.name, header, rows, width, roles, positions)
+        kinds = [_kind_of(rows, n) for n in range(width)]
+        positions = _by_content(table.name, header, kinds, roles, positions)
     chosen = tuple(position or 0 for position in positions)
     if len(set(chosen)) < len(chosen):
-        twice = next(p for p in chosen if chosen.count(p) > 1)
-        both = " and ".join(r for r, p in zip(roles, chosen, strict=True) if p == twice)
-        message = f"{table.name}: column {twice + 1} is both {both}"
+        message = f"{table.name}: one column is chosen for two of {', '.join(roles)}"
         raise DataError(message, "same_column")
-    return (
-        chosen,
-        tuple(header[p] if header and p < len(header) else str(p + 1) for p in chosen),
-        n_above,
-    )
+    names = (header[p] if header and p < len(header) else str(p + 1) for p in chosen)
+    return chosen, tuple(names), n_above
 
 
 def describe_columns(
@@ -229,13 +217,12 @@ def _split_header(
     """Return the names of the columns, if there is a header, and the number of rows up to it."""
     if table.columns is not None:
         return table.columns, 0
-    first = next((n for n, row in enumerate(table.sample) if any(row.cells)), None)
-    if first is None:
-        return None, 0
-    names = tuple(str(cell).strip() for cell in table.sample[first].cells)
-    if not _is_header(names, table, roles, given, must_be_clear=must_be_clear):
-        return None, 0
-    return names, first + 1
+    for n, row in enumerate(table.sample):
+        if any(row.cells):
+            names = tuple(str(cell).strip() for cell in row.cells)
+            is_header = _is_header(names, table, roles, given, must_be_clear=must_be_clear)
+            return (names, n + 1) if is_header else (None, 0)
+    return None, 0
 
 
 def _is_header(
@@ -314,14 +301,12 @@ def _label(position: int, header: Header) -> str:
 def _by_content(
     name: str,
     header: Header,
-    rows: Sequence[Row],
-    width: int,
+    kinds: Sequence[ColumnKind],
     roles: Roles,
     positions: list[int | None],
 ) -> list[int | None]:
     """Fill in the columns that are left if their contents leave no choice."""
-    kinds = [_kind_of(rows, n) for n in range(width)]
-    usable = [n for n in range(width) if kinds[n].kind not in ("empty", "licence")]
+    usable = [n for n, kind in enumerate(kinds) if kind.kind not in ("empty", "licence")]
     free = [n for n in usable if n not in positions]
     if roles[0] == "source":
         texts = [n for n in free if kinds[n].kind != "numbers"]
@@ -346,19 +331,17 @@ def _text_and_label(
 ) -> list[int | None] | None:
     """Return the columns of text and label, or None if there is a choice."""
     text, label = positions
+    texts, classes = ([n for n in free if kinds[n].kind == kind] for kind in ("text", "classes"))
     if text is None and label is None and len(free) == 2:
         first, second = free
-        swapped = kinds[first].kind != "text" and kinds[second].kind == "text"
-        longer = kinds[second].mean_length > 2 * kinds[first].mean_length
-        if kinds[first].kind == kinds[second].kind == "text" and longer:
+        if len(texts) == 2 and kinds[second].mean_length > 2 * kinds[first].mean_length:
             return None
-        return [second, first] if swapped else [first, second]
-    if text is None:
-        texts = [n for n in free if kinds[n].kind == "text"]
-        text = texts[0] if len(texts) == 1 else None
-    if label is None:
-        labels = [n for n in free if kinds[n].kind == "classes" and n != text]
-        label = labels[0] if len(labels) == 1 else None
+        return [second, first] if texts == [second] else [first, second]
+    if text is None and len(texts) == 1:
+        text = texts[0]
+    others = [n for n in classes if n != text]
+    if label is None and len(others) == 1:
+        label = others[0]
     return None if text is None or label is None else [text, label]
 
 
@@ -371,11 +354,8 @@ def _kind_of(rows: Sequence[Row], column: int) -> ColumnKind:
     ]
     if not cells:
         return ColumnKind("empty", "", 0.0, are_distinct=False)
-    n_cells, n_distinct, mean_length = (
-        len(cells),
-        len(set(cells)),
-        sum(map(len, cells)) / len(cells),
-    )
+    n_cells, n_distinct = len(cells), len(set(cells))
+    mean_length = sum(map(len, cells)) / n_cells
     kind: Literal["numbers", "licence", "classes", "text"] = "text"
     if 2 <= n_distinct <= max(2, n_cells // 10) and n_cells >= 10 and mean_length < 40:
         kind = "classes"

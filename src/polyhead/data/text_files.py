@@ -78,27 +78,15 @@ class BadLine:
         return f"{self.file}:{self.line}: {self.why}"
 
 
-@dataclass(frozen=True)
-class TextFile:
-    """The lines of a file; a bad line is an empty string."""
-
-    name: str
-    lines: list[str]
-    bad: tuple[BadLine, ...]
-    notices: tuple[str, ...]
-
-
 def read_lines(path: str | Path, encoding: str = "utf-8") -> list[str]:
-    """Return all lines of a file; raise an error at a bad line. See `read_text`."""
+    """Return all lines of a file (`locate.find`); raise an error at a bad line."""
+    lines = [*open_text(path, encoding=encoding)]  # all, as the file may be in another encoding
     bad = BadLines()
-    lines = []
-    for line in open_text(path, encoding=encoding):
+    for line in lines:
         if isinstance(line, BadLine):
             bad.add(line)
-        else:
-            lines.append(line)
     bad.check("fail")
-    return lines
+    return [str(line) for line in lines]
 
 
 class BadLines:
@@ -139,11 +127,6 @@ def excerpt(text: str, width: int = 40) -> str:
     return repr(text[:width] + ("…" if len(text) > width else ""))
 
 
-def read_text(path: str | Path, *, encoding: str = "utf-8") -> TextFile:
-    """Find a file (`locate.find`) and read all its lines, good and bad; "-" is standard input."""
-    return open_text(path, encoding=encoding).read()
-
-
 def open_text(path: str | Path, *, encoding: str = "utf-8") -> "TextLines":
     """Find a file (`locate.find`) and open it as lines; "-" is standard input."""
     place = find(path)
@@ -179,16 +162,6 @@ class TextLines:
 
     def __iter__(self) -> Iterator[str | BadLine]:
         return self._lines
-
-    def read(self) -> TextFile:
-        """Read all lines."""
-        bad: list[BadLine] = []
-        lines: list[str] = []
-        for line in self:
-            if isinstance(line, BadLine):
-                bad.append(line)
-            lines.append("" if isinstance(line, BadLine) else line)
-        return TextFile(self.name, lines, tuple(bad), self.notices)
 
     def _read(
         self, stream: io.BufferedIOBase, encoding: str, close: Callable[[], None]
