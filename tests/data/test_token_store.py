@@ -80,6 +80,22 @@ def test_documents_are_ranges_of_sequences(tmp_path):
     assert TokenSequences.open(tmp_path / "x").documents.tolist() == [0, 2, 5]
 
 
+def test_each_block_is_checked_when_it_is_first_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(token_store, "BLOCK", 8)
+    sequences = [[7] * length for length in (3, 2, 9, 0, 1, 20)]
+    write(tmp_path / "x", sequences, 100)
+    for damaged in (2, 4, 5):  # which have the ids 12 to 15
+        token_store.write_block_sums(tmp_path / "x.bin")
+        sums = np.fromfile(tmp_path / "x.crc", "<u4")
+        sums[3] ^= 1
+        sums.tofile(tmp_path / "x.crc")
+        store = TokenSequences.open(tmp_path / "x")
+        assert lists(store[n] for n in (0, 1)) == sequences[:2]
+        with raises(DataError, "damaged_store", "block 3"):
+            store[damaged]
+        assert not (tmp_path / "x.crc").exists()
+
+
 @pytest.mark.parametrize("n_checked", [64, 3])
 def test_changed_bytes_and_sizes_are_found_by_the_sums_of_blocks(tmp_path, n_checked, monkeypatch):
     monkeypatch.setattr(token_store, "BLOCK", 8)

@@ -6,10 +6,12 @@ import tarfile
 
 import pytest
 import torch
+from expected_errors import raises
 from tiny_images import TINY, write_pictures
 
 from polyhead.data.images.dataset import ImageReader, ImageSet
 from polyhead.data.images.files import PixelShape
+from polyhead.errors import DataError
 from polyhead.training import corpus_cache, stored_images
 from polyhead.training.callbacks import Callback
 from polyhead.training.config import build
@@ -124,6 +126,18 @@ def test_equal_images_are_held_out_together(kind, tmp_path):
         notices.add(corpus.notices[-1])
     assert len(notices) == 1
     assert "share all pixels" in notices.pop()
+
+
+def test_a_damaged_image_is_found_when_it_is_read(tmp_path, monkeypatch):
+    images = write_pictures(tmp_path / "pictures")
+    load(images, "always")
+    [entry] = corpus_cache.list_stores()
+    path = corpus_cache.folder() / entry.key / "image.bin"
+    path.write_bytes(b"??" + path.read_bytes()[2:])
+    monkeypatch.setattr(corpus_cache, "check_blocks", lambda _: None)
+    corpus, _ = load(images, "always")
+    with raises(DataError, "damaged_store"):
+        corpus.train.part(torch.arange(len(corpus.train)))
 
 
 def test_changed_images_are_decoded_again(tmp_path):

@@ -212,6 +212,27 @@ def test_a_damaged_store_is_made_again(tmp_path):
         assert (place / name).read_bytes() == content
 
 
+@pytest.mark.parametrize(("task", "name"), [("translation", "target"), ("language", "text")])
+def test_damage_that_is_found_while_training_is_repaired_at_the_next_start(
+    task, name, tmp_path, monkeypatch
+):
+    config = config_of(task, tmp_path, 'data.store="always"')
+    train(config, tmp_path / "run")
+    [entry] = corpus_cache.list_stores()
+    path = corpus_cache.folder() / entry.key / f"{name}.bin"
+    content = path.read_bytes()
+    path.write_bytes(bytes([content[0] ^ 1]) + content[1:])
+    corpus_cache._HELD.clear()  # as in another process
+    with monkeypatch.context() as patch:
+        patch.setattr(corpus_cache, "check_blocks", lambda _: None)  # others are drawn
+        with raises(DataError, "damaged_store", entry.key):
+            train(config, tmp_path / "other")
+    corpus_cache._HELD.clear()
+    train(config, tmp_path / "other")
+    assert path.read_bytes() == content
+    assert weights(tmp_path / "other") == weights(tmp_path / "run")
+
+
 def test_a_changed_file_is_noticed_and_an_unchanged_one_is_not_read(tmp_path, monkeypatch):
     read = []
     digest = hashlib.file_digest

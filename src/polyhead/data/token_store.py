@@ -9,7 +9,8 @@ This is the layout of Megatron's indexed datasets, so that other tools can read 
 document is a range of sequences: `documents[n]` is where document n starts, the last number is the
 end of the last one. Ids below 65,500 are two bytes each, others four; texts are bytes of UTF-8.
 
-    NAME.crc    CRC-32 (u32) of every 2²⁰ bytes of NAME.bin; some are checked at every start
+    NAME.crc    CRC-32 (u32) of every 2²⁰ bytes of NAME.bin; some are checked at every start, all
+                others when they are first read
 """
 
 import os
@@ -65,6 +66,7 @@ class TokenSequences:
         ends = np.array([0, len(lengths)], dtype=np.int64)
         self.documents = ends if documents is None else documents
         self.name: Path | None = None
+        self.unread: dict[int, int] = {}  # checksums of the blocks that have not been read
 
     @classmethod
     def of(cls, sequences: Iterable[Sequence[int]], n_ids: int) -> "TokenSequences":
@@ -101,7 +103,9 @@ class TokenSequences:
             if n_sequences and offsets[-1] // kind.itemsize + lengths[-1] != n_ids:
                 raise ValueError(f"{content.name} has another size")
             store = cls(_map(content, kind, n_ids, 0), lengths, offsets, documents)
-            store.name = name
+            store.name, sums = name, name.with_name(name.name + ".crc")
+            if sums.exists():
+                store.unread = dict(enumerate(np.fromfile(sums, dtype="<u4").tolist()))
         except (OSError, ValueError, struct.error) as error:
             raise DataError(f"{index}: not a token store ({error})", "damaged_store") from None
         return store
@@ -111,10 +115,30 @@ class TokenSequences:
 
     def __getitem__(self, number: int) -> npt.NDArray[np.int64]:
         start = int(self.offsets[number]) // self.ids.itemsize
-        return self.ids[start : start + int(self.lengths[number])].astype(np.int64)
+        end = start + int(self.lengths[number])
+        self.check(np.array([start]), np.array([end]))
+        return self.ids[start:end].astype(np.int64)
 
     def __iter__(self) -> Iterator[npt.NDArray[np.int64]]:
         return (self[number] for number in range(len(self)))
+
+    def check(self, starts: Ids, ends: Ids) -> None:
+        """Check the blocks with ids from `starts` to `ends` that are read for the first time.
+
+        Raises DataError if one is damaged; the store is then made again at the next start.
+        """
+        if not self.unread or self.name is None:
+            return
+        size, content = self.ids.itemsize, self.ids.view(np.uint8)
+        first, last = starts * size // BLOCK, (ends * size - 1) // BLOCK
+        for start, end in set(zip(first.tolist(), last.tolist(), strict=True)):
+            for block in range(start, end + 1):
+                expected = self.unread.pop(block, None)
+                read = content[block * BLOCK : (block + 1) * BLOCK]
+                if expected is not None and zlib.crc32(read.data) != expected:
+                    self.name.with_name(self.name.name + ".crc").unlink(missing_ok=True)
+                    message = f"{self.name}.bin: block {block} is damaged; start again to repair it"
+                    raise DataError(message, "damaged_store")
 
     def __getstate__(self) -> dict[str, Any]:
         return {"name": self.name} if self.name is not None else dict(vars(self))

@@ -125,8 +125,9 @@ def use_store(place: Path) -> dict[str, Any] | None:
 def _unreadable(error: Exception) -> str:
     """Return why the system could not read a file that exists; empty if it is damaged."""
     reason = error if isinstance(error, OSError) else error.__cause__
-    is_other = not isinstance(reason, OSError) or isinstance(reason, FileNotFoundError)
-    return "" if is_other else str(reason.strerror)
+    if isinstance(reason, OSError) and not isinstance(reason, FileNotFoundError):
+        return str(reason.strerror)
+    return ""
 
 
 def make_store(

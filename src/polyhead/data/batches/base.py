@@ -189,6 +189,7 @@ def gather(sequences: TokenSequences, numbers: Numbers) -> Int[Tensor, "batch le
     """Return the sequences with these numbers, padded on the right."""
     lengths = sequences.lengths[numbers, None]
     starts = sequences.offsets[numbers, None] // sequences.ids.itemsize
+    sequences.check(starts[:, 0], (starts + lengths)[:, 0])
     columns = np.arange(lengths.max())
     inside = columns < lengths
     table = np.full(inside.shape, PAD, dtype=np.int64)

@@ -8,8 +8,6 @@ first window's start is drawn for every epoch, so that window boundaries vary.
 """
 
 from dataclasses import dataclass
-from mmap import mmap
-from typing import Any
 
 import numpy as np
 import torch
@@ -18,7 +16,7 @@ from torch import Tensor
 
 from polyhead.data.batches.base import Batch, IndexedBatches
 from polyhead.data.batches.epoch_plan import BlockPlan, Numbers
-from polyhead.data.token_store import Ids
+from polyhead.data.token_store import Ids, TokenSequences
 from polyhead.errors import DataError
 
 BLOCK = 2**20  # windows that are shuffled together
@@ -39,15 +37,25 @@ class LanguageBatch(Batch):
 class WindowBatches(IndexedBatches[LanguageBatch]):
     """Batches of windows of `length` tokens, at most `max_tokens` each; a remainder is left out."""
 
-    def __init__(self, stream: Ids, length: int, max_tokens: int, seed: int) -> None:
-        """stream: the ids of the text; if mapped from a file, it is passed on by its name."""
-        if len(stream) < 2:
-            raise DataError(f"the text has {len(stream)} tokens, at least 2 needed", "too_short")
+    def __init__(
+        self, stream: Ids | TokenSequences, length: int, max_tokens: int, seed: int
+    ) -> None:
+        """stream: the ids of the text, or a store of them."""
         super().__init__(seed)
-        self.stream = stream
-        self.length = min(length, len(stream) - 1)
+        if not isinstance(stream, TokenSequences):
+            stream = TokenSequences(stream, np.zeros(0, np.int32))
+        self.store = stream
+        if len(self.stream) < 2:
+            message = f"the text has {len(self.stream)} tokens, at least 2 needed"
+            raise DataError(message, "too_short")
+        self.length = min(length, len(self.stream) - 1)
         self.rows = max(1, max_tokens // self.length)
         self.block = -(-BLOCK // self.rows) * self.rows  # windows; full batches only
+
+    @property
+    def stream(self) -> Ids:
+        """All ids."""
+        return self.store.ids
 
     def _first(self, rng: np.random.Generator) -> int:
         """Draw the start of the first window."""
@@ -73,21 +81,9 @@ class WindowBatches(IndexedBatches[LanguageBatch]):
     def make(self, numbers: Numbers, epoch: int, _step: int, /) -> LanguageBatch:
         first = self._first(np.random.default_rng(self.block_seed(epoch, 0)))
         windows = first + numbers[:, None] * self.length + np.arange(self.length + 1)
+        self.store.check(windows[:, 0], windows[:, -1] + 1)
         ids = torch.from_numpy(np.asarray(self.stream[windows], dtype=np.int64))
         return LanguageBatch(ids[:, :-1].contiguous(), ids[:, 1:].contiguous())
-
-    def __getstate__(self) -> dict[str, Any]:
-        state = super().__getstate__()
-        if isinstance(self.stream, np.memmap) and isinstance(self.stream.base, mmap):
-            stream = self.stream  # a whole map, not a part of one
-            state["stream"] = stream.filename, stream.dtype, "r", stream.offset, stream.shape
-        return state
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        stream = state["stream"]
-        vars(self).update(
-            state | {"stream": np.memmap(*stream) if isinstance(stream, tuple) else stream}
-        )
 
 
 def consecutive_windows(

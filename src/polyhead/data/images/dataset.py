@@ -65,6 +65,9 @@ class ImageSet:
     def part(self, chosen: Int[Tensor, "some"]) -> "ImageSet":
         """Return some of the images in memory."""
         rows = chosen if self.rows is None else self.rows[chosen]
+        if self.file is not None:
+            starts = rows.numpy() * self.pixels.shape[1:].numel()
+            self.file.check(starts, starts + self.pixels.shape[1:].numel())
         return ImageSet(self.pixels[rows], self.labels[chosen])
 
     def select(self, chosen: Int[Tensor, "some"] | list[int], /) -> "ImageSet":

@@ -1,6 +1,7 @@
 """Language modeling: running text, cross-entropy of the next token, bits per character."""
 
 from dataclasses import replace
+from typing import Any
 
 from polyhead.data.batches.language_model import WindowBatches
 from polyhead.data.line_encoder import StoreForm
@@ -38,18 +39,19 @@ class LanguageModelingTask:
         config = replace(config, model=replace(config.model, vocab=len(tokenizer)))
         log.stage("encoding the text")
         if isinstance(corpus.train, StoredText):
-            stores, _ = open_store(corpus.train, run_dir.tokenizer, StoreForm("running", 0), log)
-            train = stores["text"].ids
+            form = StoreForm("running", 0)
+            train: Any = open_store(corpus.train, run_dir.tokenizer, form, log)[0]["text"]
         else:
             train = encode_running_text(tokenizer, corpus.train)
         length, max_tokens = config.data.max_length, config.train.max_tokens
+        batches = WindowBatches(train, length, max_tokens, config.train.seed)
         valid = text_windows(tokenizer, corpus.valid, length, max_tokens)
         return TaskSetup(
             config,
             tokenizers,
-            WindowBatches(train, length, max_tokens, config.train.seed),
+            batches,
             NextTokenLoss(config.train.smoothing),
             lambda model, _step, processes: valid.validate(model, processes.map),
-            f"{len(train):,} training tokens, {valid.n_tokens:,} for validation; vocabulary "
-            f"{len(tokenizer):,}",
+            f"{len(batches.stream):,} training tokens, {valid.n_tokens:,} for validation; "
+            f"vocabulary {len(tokenizer):,}",
         )
