@@ -18,7 +18,7 @@ from polyhead.experiments.comparison import make_request
 from polyhead.experiments.plan import make_plan
 from polyhead.experiments.variants import expand, find_plan, plan_names, read_vary, split_values
 from polyhead.metrics.named_metrics import METRICS, NamedMetric
-from polyhead.metrics.seeds import mean_interval, paired_test
+from polyhead.metrics.seeds import holm, mean_interval, paired_test
 from polyhead.training.config import build, read_run
 from polyhead.training.trainer import train
 
@@ -126,6 +126,28 @@ def test_intervals_and_paired_tests_are_those_of_scipy():
         assert mean_interval(values[:n])[1:] == pytest.approx(expected, rel=1e-9)
         test = stats.ttest_rel(values[:n], others[:n])
         assert paired_test(values[:n], others[:n]) == pytest.approx(test.pvalue, rel=1e-9)
+
+
+def test_p_values_are_corrected_for_their_number():
+    assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
+    assert holm([0.9, 0.2]) == pytest.approx([0.9, 0.4])
+    assert holm([0.02]) == [0.02]
+    assert holm([]) == []
+
+
+def test_a_run_that_is_trained_again_is_tested_again(tmp_path):
+    folder = tmp_path / "run"
+    words = ("--vary", "model.positions=rotary,sinusoidal,learned", "--steps", "2")
+    assert compare(folder, *words) == 0
+    raw = json.loads((folder / "significance.json").read_text())
+    found = [row["p_value"] for row in table_of(folder)["rows"][1:]]
+    assert found == pytest.approx(holm(list(raw.values())))
+    assert "Holm 1979" in (folder / "table.md").read_text()
+    changed = dict.fromkeys(raw, 0.123)
+    (folder / "significance.json").write_text(json.dumps(changed))
+    (folder / "results" / "positions=learned-1.json").unlink()
+    assert compare(folder, *words) == 0
+    assert json.loads((folder / "significance.json").read_text()) == raw
 
 
 def test_the_table_has_means_intervals_and_tests_over_seeds(compared):

@@ -1,10 +1,14 @@
 """BLEU and chrF equal those of sacreBLEU; significance tests."""
 
 import random
+import tracemalloc
 
 import pytest
 import sacrebleu
 from expected_errors import raises
+from sacrebleu.metrics.bleu import BLEU
+from sacrebleu.metrics.chrf import CHRF
+from sacrebleu.significance import PairedTest
 
 from polyhead.errors import DataError
 from polyhead.metrics.bleu import compare, quick_bleu, score
@@ -40,6 +44,26 @@ def test_intervals_stay_between_0_and_100():
         for metric in score(lines, references):
             assert 0 <= metric.low <= metric.high <= 100
     assert score([*outputs[:4], "dog"], references)[1].high == 100
+
+
+def test_intervals_and_paired_tests_are_those_of_sacrebleu_in_little_memory():
+    outputs, references = corpus(400, 0.2, 0)
+    others = corpus(400, 0.25, 0)[0]
+    tracemalloc.start()
+    scores, tests = score(outputs, references), compare(others, outputs, references)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 14_000_000  # a table of the samples of chrF alone has 29 MB
+    kinds = {"BLEU": BLEU(), "chrF2": CHRF()}
+    for found, metric in zip(scores, kinds.values(), strict=True):
+        expected = metric.corpus_score(outputs, [references], n_bootstrap=1000)
+        assert (found.low + found.high) / 2 == pytest.approx(expected._mean)
+        assert (found.high - found.low) / 2 == pytest.approx(expected._ci)
+        assert found.signature == metric.get_signature().format(short=False)
+    systems = [("a", others), ("b", outputs)]
+    _, expected = PairedTest(systems, kinds, [references], test_type="bs", n_samples=1000)()
+    for found, (_, theirs) in zip(tests, list(expected.values())[1:], strict=True):
+        assert found.p_value == pytest.approx(theirs.p_value)
 
 
 def test_case_matters_unless_lowercase_is_set():

@@ -2,6 +2,7 @@
 
 from functools import cache
 
+import numpy as np
 import pytest
 from expected_errors import raises
 from hypothesis import given
@@ -36,6 +37,15 @@ def test_rates_of_an_example_by_hand():
     assert (per.name, per.value) == ("PER", pytest.approx(100 * 2 / 11))
     assert wer.low <= wer.value <= wer.high
     assert per.low <= per.value <= per.high
+
+
+def test_intervals_are_those_of_one_table_of_samples():
+    rng = np.random.default_rng(5)
+    wrong = rng.random(500) < 0.3
+    outputs = ["x" if is_wrong else "a" for is_wrong in wrong]
+    wer = error_rates(outputs, ["a"] * 500)[0]
+    rates = 100 * wrong[np.random.default_rng(0).integers(500, size=(1000, 500))].mean(1)
+    assert (wer.low, wer.high) == pytest.approx(tuple(np.quantile(rates, [0.025, 0.975])))
 
 
 def test_a_line_is_needed_for_each_reference():

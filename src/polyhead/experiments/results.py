@@ -19,7 +19,7 @@ from polyhead.experiments.configuration import Deviation, ModelSizes
 from polyhead.metrics.bleu import Score
 
 T = TypeVar("T")
-DECODINGS = ("greedy", "beam")
+DECODINGS, SIGNIFICANCE = ("greedy", "beam"), "significance.json"
 OF_ENSEMBLES = ("members", "names")  # keys that the rows of single systems do not have
 
 

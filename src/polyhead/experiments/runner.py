@@ -24,6 +24,7 @@ from polyhead.experiments.page import render
 from polyhead.experiments.plan import BUDGETS, SEEDS, ComparePlan, CompareRequest, make_plan
 from polyhead.experiments.results import (
     DECODINGS,
+    SIGNIFICANCE,
     ComparisonTable,
     SystemResult,
     read_json,
@@ -153,6 +154,7 @@ def run_system(
     else:
         with counting("evaluating", len(DECODINGS) * len(plan.test.sources)) as progress:
             result = score_system(plan, shared.pairs, system, seed, folders, progress)
+    (plan.folder / SIGNIFICANCE).unlink(missing_ok=True)  # of earlier outputs
     write_json(result_path(plan, system, seed), result)
 
 

@@ -14,6 +14,7 @@ from polyhead.experiments.configuration import deviations, sizes_of
 from polyhead.experiments.plan import ComparePlan
 from polyhead.experiments.results import (
     DECODINGS,
+    SIGNIFICANCE,
     ComparisonTable,
     EvaluationSet,
     ExpertBalance,
@@ -29,7 +30,7 @@ from polyhead.experiments.systems import System
 from polyhead.experiments.table import HEADLINE, title_of
 from polyhead.metrics.bleu import Score, compare
 from polyhead.metrics.error_rates import compare_errors
-from polyhead.metrics.seeds import mean_interval, paired_test
+from polyhead.metrics.seeds import holm, mean_interval, paired_test
 from polyhead.training.config import build
 from polyhead.training.run_dir import CONFIG
 
@@ -61,6 +62,10 @@ def summarize(
         row = make_row(plan, together, [ensemble], p_values)
         row = replace(row, members=ensemble.members, names=names)
         rows.append(replace(row, title=title_of(row, "en")))
+    for name in ("p_value", "p_seeds"):  # every row is a test
+        tested = [n for n, row in enumerate(rows) if vars(row)[name] is not None]
+        for n, p in zip(tested, holm([vars(rows[n])[name] for n in tested]), strict=True):
+            rows[n] = replace(rows[n], **{name: p})
     request, first, contest = plan.request, results[0], plan.request.contest
     search = from_dict(DecodeConfig, plan.base.get("decode", {}), "decode.")
     signatures = {score.signature for score in next(iter(first.scores.values())).values()}
@@ -191,7 +196,7 @@ def make_row(
 
 def significance(plan: ComparePlan, results: Sequence[SystemResult]) -> dict[str, float]:
     """Return the p-value of every result against the baseline of the same seed; cached."""
-    path = plan.folder / "significance.json"
+    path = plan.folder / SIGNIFICANCE
     known = read_json(path, dict) if path.exists() else {}
     baselines = {system.name: system.baseline for system in plan.systems}
     keys, p_values = {result.key for result in results}, dict[str, float]()

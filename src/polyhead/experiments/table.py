@@ -219,6 +219,7 @@ def is_general(table: ComparisonTable) -> bool:
 def notes(table: ComparisonTable, language: str) -> list[str]:
     """Return explanations of the columns."""
     baselines = [row for row in table.rows if row.system == table.baseline]
+    n_tested = sum({row.p_value, row.p_seeds} != {None} for row in table.rows)
     tested = any(row.p_value is not None for row in table.rows)
     general, bounded = is_general(table), any(row.interval for row in table.rows)
     shown = {
@@ -230,6 +231,7 @@ def notes(table: ComparisonTable, language: str) -> list[str]:
         "note p of seeds": tested and table.seeds > 1 and not general,
         "note p of examples": tested and general,
         "note p seeds": any(row.p_seeds is not None for row in table.rows),
+        "note holm": n_tested > 1,
         "note teams": tested and any(row.members for row in baselines),
         "note flops": not general,
         "note measured": general,

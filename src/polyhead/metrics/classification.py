@@ -128,9 +128,9 @@ def interval(
     """Return the 95 % interval of a measure; the same predictions always give the same one."""
     table = confusion(expected, predicted, n_classes)
     shares = table.flatten() / table.sum()
-    drawn = np.random.default_rng(0).multinomial(int(table.sum()), shares, size=SAMPLES)
-    tables = drawn.reshape(SAMPLES, n_classes, n_classes)
-    values = accuracies(tables) if measure == "accuracy" else macro_f1s(tables)
+    rng, score = np.random.default_rng(0), accuracies if measure == "accuracy" else macro_f1s
+    draws = (rng.multinomial(int(table.sum()), shares) for _ in range(SAMPLES))
+    values = [score(drawn.reshape(1, n_classes, n_classes)) for drawn in draws]
     low, high = np.quantile(values, [0.025, 0.975])
     return Interval(float(low), float(high))
 

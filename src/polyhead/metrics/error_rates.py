@@ -81,7 +81,8 @@ def _rate(name: str, counts: np.ndarray, of: np.ndarray, bootstrap: int) -> Scor
     value = 100 * float(counts.sum() / of.sum())
     if bootstrap < 2 or len(counts) < 2:
         return Score(name, value, None, None, SIGNATURE)
-    drawn = np.random.default_rng(0).integers(len(counts), size=(bootstrap, len(counts)))
-    rates = 100 * counts[drawn].sum(1) / of[drawn].sum(1)
+    rng, n = np.random.default_rng(0), len(counts)
+    draws = (rng.integers(n, size=n) for _ in range(bootstrap))  # one by one: a table is too large
+    rates = [100 * counts[drawn].sum() / of[drawn].sum() for drawn in draws]
     low, high = np.quantile(rates, [0.025, 0.975])
     return Score(name, value, float(low), float(high), SIGNATURE)

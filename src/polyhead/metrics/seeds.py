@@ -46,6 +46,15 @@ def mean_interval(values: Sequence[float]) -> tuple[float, float, float]:
     return average, average - half, average + half
 
 
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Return p-values corrected for the number of tests (Holm 1979)."""
+    corrected, largest = list(p_values), 0.0
+    for n_done, place in enumerate(sorted(range(len(p_values)), key=lambda n: p_values[n])):
+        largest = max(largest, min(1.0, (len(p_values) - n_done) * p_values[place]))
+        corrected[place] = largest
+    return corrected
+
+
 def paired_test(values: Sequence[float], others: Sequence[float]) -> float | None:
     """Return the two-sided p-value of the paired t-test; None with fewer than two pairs."""
     differences = [a - b for a, b in zip(values, others, strict=True)]
