@@ -19,6 +19,7 @@ from polyhead.experiments.plan import make_plan
 from polyhead.experiments.variants import expand, find_plan, plan_names, read_vary, split_values
 from polyhead.metrics.named_metrics import METRICS, NamedMetric
 from polyhead.metrics.seeds import holm, mean_interval, paired_test
+from polyhead.training.callbacks import Callback
 from polyhead.training.config import build, read_run
 from polyhead.training.trainer import train
 
@@ -252,6 +253,33 @@ def test_variants_are_compared_whatever_judges_their_runs(tmp_path, monkeypatch,
         assert scores["length"].mean == sum(map(len, lines))
     else:
         assert outcome.table.metric == "BLEU lower-cased"
+
+
+def test_data_in_memory_is_compared_as_that_of_files(tmp_path):
+    texts = [f"{word} 영화 {n}" for n, word in enumerate(["좋은", "나쁜"] * 40)]
+    rows = [(text, text.split()[0]) for text in texts]
+    table = "".join(f"{text}\t{label}\n" for text, label in rows)
+    (tmp_path / "a.tsv").write_text(f"text\tlabel\n{table}", encoding="utf-8")
+    sizes = {f"encoder.{word.partition('=')[0].removeprefix('model.')}": 16 for word in TINY[1:4]}
+    settings = {"model": sizes | {"encoder.stack.n_layers": 1, "encoder.stack.n_heads": 2},
+                "text.vocab": 300, "train.device": "cpu"}  # fmt: skip
+    notices = []
+    reporter = Callback()
+    reporter.on_notice = notices.append
+    found = [
+        polyhead.compare(
+            vary={"model.pooling": ["first", "mean"]}, files={"data": data, "test_data": data},
+            steps=2, run=tmp_path / f"run{n}", overrides=settings, reporter=reporter,
+        )
+        for n, data in enumerate([tmp_path / "a.tsv", rows])
+    ]  # fmt: skip
+    scores = [[row.scores for row in outcome.table.rows] for outcome in found]
+    assert scores[0] == scores[1]
+    assert len(repr(found[0])) < 120
+    once = [text for text in notices if "training examples" in text]
+    assert len(once) == 2  # of two comparisons with two runs each
+    with raises(ConfigError, "unknown_key", "no such data txt"):
+        polyhead.compare(files={"txt": rows}, run=tmp_path / "x")
 
 
 # Plans

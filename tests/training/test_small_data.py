@@ -37,7 +37,7 @@ HANGUL = "".join(map(chr, range(0xAC00, 0xAC00 + 2_000)))
         (30_000, (), 6_000, 0),
         (200, ("data.adapt=false",), 6_000, 1),
         (200, ("text.vocab=5000",), 5_000, 1),
-        (200, ("model.stack.dropout=0.05",), 6_000, 1),
+        (200, ("model.stack.dropout=0.05",), 6_000, 2),
         (200, ("text.vocab=5000", "data.adapt=true"), 2_000, 2),
         (200, ("train.epochs=3",), 2_000, 2),
     ],

@@ -1,20 +1,22 @@
 """`polyhead.compare`: comparisons in one call, from Python and from the command line."""
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from polyhead.config import suggest
 from polyhead.errors import ConfigError
 from polyhead.experiments.budget import read_budget
-from polyhead.experiments.plan import CompareRequest
+from polyhead.experiments.plan import CompareRequest, check_directory
 from polyhead.experiments.runner import ComparisonOutcome, compare_systems
 from polyhead.experiments.systems import Scale, select_systems
 from polyhead.experiments.variants import expand, find_plan, plan_of_recipes, read_vary
 from polyhead.training.callbacks import Callback
-from polyhead.training.config import DEFAULT_RECIPE, fitting_recipe
-
-Paths = str | Path | Sequence[str | Path]
+from polyhead.training.config import DEFAULT_RECIPE, RunConfig, fitting_recipe, read_run
+from polyhead.training.entry import Overrides, as_overrides
+from polyhead.training.memory_data import OPTIONS, split_data
+from polyhead.training.run_dir import INPUTS
 
 
 def compare(  # noqa: PLR0913 (one keyword per option, as on the command line)
@@ -27,8 +29,8 @@ def compare(  # noqa: PLR0913 (one keyword per option, as on the command line)
     baseline: str | None = None,
     metric: str | None = None,
     run: str | Path | None = None,
-    files: Mapping[str, Paths] | None = None,
-    overrides: Iterable[str] = (),
+    files: Mapping[str, object] | None = None,
+    overrides: Overrides = (),
     processes: int = 1,
     reporter: Callback | None = None,
 ) -> ComparisonOutcome:
@@ -46,21 +48,46 @@ def compare(  # noqa: PLR0913 (one keyword per option, as on the command line)
     metric: the score that orders the rows.
     run: working directory; a comparison that was interrupted resumes in the same one.
     files: data of one's own by the names of the command line: source, target, pairs, text, data,
-        images, the same with valid_ and with test_. overrides: such as "train.max_tokens=500".
+        images, the same with valid_ and with test_; files or examples in memory, as for
+        `polyhead.train`. Those in memory are written to RUN/inputs.
+    overrides: such as {"train.max_tokens": 500}, or strings.
     """
-    lists = {
-        name: [str(path) for path in ([paths] if isinstance(paths, str | Path) else paths)]
-        for name, paths in (files or {}).items()
-    }
+    changes, given = tuple(as_overrides(overrides)), files or {}
     varied = [f"{key}={','.join(map(_as_toml, values))}" for key, values in (vary or {}).items()]
     request = make_request(
         recipes, vary=varied, plan=plan, budget=(budget, None, steps), seeds=seeds,
         baseline=baseline, metric=metric, run=None if run is None else Path(run),
-        files={k: v for k, v in lists.items() if not k.startswith("test_")},
-        tests={k: v for k, v in lists.items() if k.startswith("test_")},
-        overrides=tuple(overrides), processes=processes,
+        overrides=changes, processes=processes,
+        files={name: [name] for name in given if not name.startswith("test_")},
     )  # fmt: skip
-    return compare_systems(request, reporter=reporter)
+    contest = request.contest
+    recipe = request.recipe if contest.translates else contest.systems[0].recipe
+    options, tests = (
+        read_data(given, kind, request.folder, lambda: read_run(recipe, changes))
+        for kind in ("valid_", "test_")
+    )
+    return compare_systems(replace(request, files=options, tests=tests), reporter=reporter)
+
+
+def read_data(
+    given: Mapping[str, object], kind: str, folder: Path, read_config: Callable[[], RunConfig]
+) -> dict[str, list[str]]:
+    """Return the test files, or all others, by option of [data].
+
+    Examples in memory are written into the directory of the comparison.
+    """
+    data = {}
+    for name, value in given.items():
+        option = name.replace("test_", "valid_")
+        if option not in OPTIONS:
+            raise ConfigError(f"files: no such data {name}{suggest(name, OPTIONS)}", "unknown_key")
+        if name.startswith("test_") == (kind == "test_"):
+            data[option] = value
+    files, memory = split_data(data, folder)
+    if memory is not None:
+        check_directory(folder)
+        files |= memory.write(folder / INPUTS, read_config())
+    return {name.replace("valid_", kind): paths for name, paths in files.items()}
 
 
 def _as_toml(value: object) -> str:

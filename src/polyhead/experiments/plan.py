@@ -30,7 +30,7 @@ from polyhead.experiments.systems import HOME, Contest, Scale, System, select_sy
 from polyhead.models.registry import FAMILIES
 from polyhead.pipelines.evaluation import Metric
 from polyhead.training.config import DEFAULT_RECIPE, build, find_recipe, with_files
-from polyhead.training.run_dir import fingerprint
+from polyhead.training.run_dir import INPUTS, fingerprint
 
 BUDGETS = "budget.json"
 OTHERS = {  # plural names of differences
@@ -299,7 +299,7 @@ def check_directory(folder: Path) -> None:
         raise ConfigError(f"{folder} is a file. Choose another --run.", "not_a_comparison")
     has_plan = (folder / PLAN).is_file()
     names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
-    if not has_plan and not all(DRAFT.fullmatch(name) for name in names):
+    if not has_plan and not all(name == INPUTS or DRAFT.fullmatch(name) for name in names):
         raise ConfigError(
             f"{folder} is not a comparison's directory. Choose another --run.", "not_a_comparison"
         )

@@ -34,13 +34,13 @@ from polyhead.experiments.results import (
 from polyhead.experiments.scoring import flops_per_step, score_ensemble, score_system
 from polyhead.experiments.summary import summarize
 from polyhead.experiments.systems import System
-from polyhead.experiments.table import markdown
+from polyhead.experiments.table import best_row, first_score, headline, markdown
 from polyhead.experiments.task_scores import failed, run_cost, score_run
 from polyhead.experiments.worker_pool import Interrupted, run_in_workers
 from polyhead.render.html import iframe
 from polyhead.tokenizers.base import TextConfig
 from polyhead.tokenizers.storage import TokenizerPair, save_tokenizers
-from polyhead.training.callbacks import Callback
+from polyhead.training.callbacks import Callback, Callbacks
 from polyhead.training.config import RunConfig, build
 from polyhead.training.run_dir import TOKENIZER, fingerprint
 from polyhead.training.run_log import RunLog
@@ -70,6 +70,19 @@ class SharedData:
     measuring: AbstractContextManager[Any] = field(default_factory=nullcontext)
 
 
+class NoticesOnce(Callbacks):
+    """Callbacks that get equal notices once: the runs of a comparison read the same data."""
+
+    def __init__(self, member: Callback) -> None:
+        super().__init__([member])
+        self.seen = set[str]()
+
+    def on_notice(self, text: str) -> None:
+        if text not in self.seen:
+            self.seen.add(text)
+            super().on_notice(text)
+
+
 @dataclass(frozen=True)
 class ComparisonOutcome:
     """The table, its Markdown, and the files that were written."""
@@ -77,6 +90,11 @@ class ComparisonOutcome:
     table: ComparisonTable
     text: str
     files: tuple[Path, ...]
+
+    def __repr__(self) -> str:
+        best = best_row(self.table)
+        score = f"{headline(self.table)} {first_score(self.table, best):.4g}"
+        return f"ComparisonOutcome({len(self.table.rows)} rows, best: {best.title}, {score})"
 
     def _repr_html_(self) -> str:
         return iframe(render(self.table))
@@ -90,7 +108,7 @@ def compare_systems(
     counting: Counting = not_counted,
 ) -> ComparisonOutcome:
     """Train and score every system, and write the table."""
-    reporter = Callback() if reporter is None else reporter
+    reporter = NoticesOnce(Callback() if reporter is None else reporter)
     plan = make_plan(request)
     results = run_systems(plan, reporter, counting)
     ensembles = run_ensembles(plan, results, reporter, counting)

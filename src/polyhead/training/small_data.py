@@ -46,7 +46,15 @@ def warn_if_few(config: RunConfig, n_pairs: int, log: RunLog) -> None:
 def adapt(config: RunConfig, pairs: Pairs | StoredText, log: RunLog) -> RunConfig:
     """Choose the vocabulary by the number of pairs, if `data.adapt` says so."""
     vocab = next((vocab for most, vocab in VOCABULARIES if len(pairs) <= most), None)
-    if not config.data.adapt or vocab is None or config.train.init is not None:
+    if vocab is None or config.train.init is not None:
+        return config
+    chosen = config.overridden.get("data", {}).keys() | config.overridden.get("text", {}).keys()
+    if not config.data.adapt:
+        if config.overridden.get("model") and not chosen & {"adapt", "vocab"}:
+            log.notice(
+                f"few pairs: text.vocab stays {config.text.vocab} beside changed values of the "
+                "model; data.adapt=true chooses a smaller one"
+            )
         return config
     n_characters = len(set(chain.from_iterable(chain(pairs.sources, pairs.targets))))
     vocab = max(vocab, n_characters + BYTES_AND_SPECIALS + PIECES)
