@@ -72,6 +72,8 @@ def test_configuration_precedes_names_and_names_precede_text(tmp_path):
 def test_two_codes_are_parsed():
     assert parse_languages("ko-en") == ("ko", "en")
     assert parse_languages("zh-Hant:en") == ("zh-Hant", "en")
-    for wrong in ("ko", "ko-", "-en", "ko-en-fr", "ko en", "k-e", "../x-en", ""):
+    assert parse_languages("Korean-english") == parse_languages("한국어-EN") == ("ko", "en")
+    assert parse_languages("pt-BR:de") == ("pt-BR", "de")
+    for wrong in ("ko", "ko-", "-en", "ko-en-fr", "ko en", "k-e", "../x-en", "", "klingon-en"):
         with raises(ConfigError, "invalid_languages", repr(wrong)):
             parse_languages(wrong)

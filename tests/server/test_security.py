@@ -202,6 +202,19 @@ def test_metrics_can_be_parsed_by_prometheus(server):
     assert names <= families.keys()
 
 
+def test_the_access_log_has_a_line_for_each_response_without_contents(another, server):
+    lines, body = [], b'{"text": "secret", "x": 1}'
+    logged = another(access_log=lines.append)
+    answer = logged.call("POST", "/v1/translate", body, [JSON], b"q=secret")
+    logged.get("/nothing%0a" + "x" * 500)
+    first, second = (line.split(" ") for line in lines)
+    assert first[1:4] == ["POST", "/v1/translate", "422"]
+    assert (first[5:], int(first[4]) >= 0) == (["ms", str(len(answer.body)), "bytes"], True)
+    assert (second[1], second[3], len(second[2])) == ("GET", "404", 200)
+    assert "secret" not in "".join(lines)
+    assert server.app.context.settings.access_log is None
+
+
 def test_a_draining_server_is_not_ready(another):
     server = another()
     assert server.get("/health/ready").json() == {"status": "ok"}

@@ -20,14 +20,13 @@ def serve(
     api_key: str | None = Option(None, envvar="POLYHEAD_API_KEY", help=KEY_HELP),
     queue: int = Option(256, help="Number of queued sentences; further requests get 429."),
     deadline: float = Option(30.0, help="Seconds after which a waiting request gets 503."),
-    threads: int = Option(
-        0, help="CPU threads for the model; 0 is all cores (torch: all but one)."
-    ),
+    threads: int = Option(0, help="CPU threads of the model; 0: all cores (torch: all but one)."),
     device: Device = "auto",
     engine: Engine = "auto",
     compute_type: ComputeType = "auto",
     allow_host: list[str] | None = Option(None, metavar="NAME", help=HOST_HELP),
     allow_origin: list[str] | None = Option(None, metavar="ORIGIN", help=ORIGIN_HELP),
+    access_log: bool = Option(False, "--access-log", help="Print a line for each response."),
 ) -> None:
     """Serve models over HTTP, with a web page. Ctrl-C or SIGTERM stops the server.
 
@@ -55,6 +54,7 @@ def serve(
     settings = Settings(
         host=host, port=port, api_key=api_key, queue=queue, deadline_seconds=deadline,
         threads=threads, device=device, engine=engine, compute_type=compute_type,
+        access_log=say if access_log else None,
         allowed_hosts=tuple(name.lower() for name in allow_host or ()),
         allowed_origins=tuple(origin.lower() for origin in allow_origin or ()),
     )  # fmt: skip

@@ -16,7 +16,7 @@ NAMES = {  # of columns; the first is the code of ISO 639-2
     "ru": ("rus", "russian", "русский", "러시아어"), "it": ("ita", "italian", "italiano"),
     "vi": ("vie", "vietnamese", "베트남어"), "pt": ("por", "portuguese", "português"),
 }  # fmt: skip
-CODE = re.compile(r"[a-z]{2,8}(-[a-z0-9]{2,8}){0,2}", re.IGNORECASE)
+CODE = re.compile(r"[a-z]{2,3}(-[a-z0-9]{2,8}){0,2}", re.IGNORECASE)
 PACKED = re.compile(r"\.(gz|xz|zst)$")
 SAMPLE = 1_000  # lines
 HANGUL, KANA = re.compile("[\u1100-\u11ff\uac00-\ud7a3]"), re.compile("[\u3040-\u30ff]")
@@ -70,11 +70,10 @@ def configured_languages(data: DataConfig) -> tuple[str, str]:
 
 
 def parse_languages(text: str) -> tuple[str, str]:
-    """Return the two codes of a text such as "ko-en", or "zh-Hant:en" if a code has a hyphen."""
-    codes = text.split(":" if ":" in text else "-")
+    """Return the two codes of a text such as ko-en, korean-english or zh-Hant:en."""
+    names = text.split(":" if ":" in text else "-")
+    codes = [("-" not in name and language_of(name)) or name for name in names]
     if len(codes) != 2 or not all(CODE.fullmatch(code) for code in codes):
-        raise ConfigError(
-            f"languages {text!r}: expected two codes, such as ko-en or zh-Hant:en",
-            "invalid_languages",
-        )
+        message = f"languages {text!r}: expected two codes, such as ko-en or zh-Hant:en"
+        raise ConfigError(message, "invalid_languages")
     return codes[0], codes[1]

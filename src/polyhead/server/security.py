@@ -73,12 +73,13 @@ class SecurityMiddleware:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return  # no websockets
-        started, status, path = time.monotonic(), 0, scope["path"]
+        started, status, size, path = time.monotonic(), 0, 0, scope["path"]
         label = "page" if path.startswith(FILES) else "other"
         label = self.labels.get(path, self.labels.get(f"{path.rpartition('/')[0]}/{{id}}", label))
 
         async def send_with_headers(message: Message) -> None:
-            nonlocal status
+            nonlocal status, size
+            size += len(message.get("body", b""))
             if message["type"] == "http.response.start":
                 status = message["status"]
                 headers = MutableHeaders(scope=message)
@@ -113,8 +114,13 @@ class SecurityMiddleware:
         finally:
             self.n_open -= 1
             self.metrics.open.set(self.n_open)
+            seconds = time.monotonic() - started
             self.metrics.requests.labels(label, str(status or "left")).inc()
-            self.metrics.seconds.labels(label).observe(time.monotonic() - started)
+            self.metrics.seconds.labels(label).observe(seconds)
+            if self.settings.access_log is not None:
+                request = f"{scope['method']} {scope['raw_path'].decode()[:200]}"
+                response = f"{status or 'left'} {1000 * seconds:.0f} ms {size} bytes"
+                self.settings.access_log(f"{time.strftime('%FT%T%z')} {request} {response}")
 
     def _check(self, headers: Headers, path: str, method: str) -> None:
         hosts = headers.getlist("host")

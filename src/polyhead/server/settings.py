@@ -2,6 +2,7 @@
 
 import ipaddress
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -43,6 +44,7 @@ class Settings:
     compute_type: str = "auto"  # of ctranslate2
     allowed_hosts: tuple[str, ...] = ()  # host names of a reverse proxy, in lower case
     allowed_origins: tuple[str, ...] = ()  # sites whose pages may use the server
+    access_log: Callable[[str], None] | None = None  # called with a line for each request
 
     def __post_init__(self) -> None:
         for name in POSITIVE:

@@ -14,14 +14,8 @@ from polyhead.server.model_registry import ServedModel
 from polyhead.server.responses import HTTPError, json_response
 
 LIMITS = {
-    "max_characters": settings.MAX_CHARACTERS,
-    "max_texts": settings.MAX_TEXTS,
-    "max_n_best": settings.MAX_N_BEST,
-    "max_beam": settings.MAX_BEAM,
-    "max_tokens": settings.MAX_TOKENS,
-    "max_blanks": settings.MAX_BLANKS,
-    "max_body": settings.MAX_BODY,
-    "max_image": settings.MAX_IMAGE,
+    f"max_{name}": vars(settings)[f"MAX_{name.upper()}"]
+    for name in ["characters", "texts", "n_best", "beam", "tokens", "blanks", "body", "image"]
 }
 PLAIN_TEXT = "text/plain; version=0.0.4; charset=utf-8"
 
