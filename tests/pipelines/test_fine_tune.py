@@ -1,6 +1,7 @@
 """`fine_tune` of pipelines: the recipe that fits the model and the data."""
 
 from dataclasses import replace
+from pathlib import Path
 
 from expected_errors import raises
 from pretrained import pretrain, write_labelled, write_lines
@@ -16,7 +17,7 @@ def test_fine_tune_uses_the_configuration_of_the_model_or_of_a_classifier(tmp_pa
     result = bert.fine_tune(text=files["text"], run=tmp_path / "more", overrides=["train.steps=2"])
     again = polyhead.load(result.folder, device="cpu")
     assert again.saved.config == bert.saved.config
-    assert again.saved.about["run"]["train"]["init"] == bert.name
+    assert again.saved.about["run"]["train"]["init"] == Path(bert.name).name
     labelled = write_labelled(tmp_path)["labelled"]
     short = ["train.steps=2", "train.max_tokens=300", "train.validate_every=2"]
     classifier = bert.fine_tune(data=labelled, run=tmp_path / "kinds", overrides=short)

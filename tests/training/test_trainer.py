@@ -8,6 +8,8 @@ import os
 import signal
 import threading
 from dataclasses import replace
+from pathlib import Path
+from shutil import copytree
 
 import pytest
 from expected_errors import raises
@@ -245,6 +247,23 @@ def test_seconds_are_added_up_over_sessions(make, folder, monkeypatch):
     assert before < progress_of(folder)["seconds"] < before + 100
     seconds = [entry["seconds"] for entry in entries_of(folder) if entry["kind"] == "train"]
     assert seconds == sorted(seconds)
+
+
+def test_models_name_no_absolute_paths_and_their_run_knows_them(make, folder):
+    config = make("train.steps=4")
+    given = config.data.source[0]
+    assert Path(given).is_absolute()
+    train(config, folder)
+    init = ("train.steps=4", f'train.init="{folder}"')
+    train(make(*init), folder.with_name("again"))
+    for run in (folder, folder.with_name("again")):
+        for file in (run / "last").rglob("*"):
+            content = b"" if file.is_dir() else file.read_bytes()
+            assert not any(str(p).encode() in content for p in (folder.parent, Path(given).parent))
+    assert Path(given).name in (folder / "last" / "README.md").read_text()
+    assert read_run(str(folder)).data.source == (given,)
+    copytree((folder / "last").resolve(), folder.with_name("copy"))
+    assert read_run(str(folder.with_name("copy"))).data.source == (Path(given).name,)
 
 
 # Signals

@@ -114,6 +114,11 @@ def test_json_round_trip_with_target_predictions_and_invalid_characters(view):
         assert AttentionView.from_json(one.to_json().encode("ascii")) == one
 
 
+def test_saved_views_name_no_absolute_paths(view, tmp_path):
+    for name, saved in ((str(tmp_path / "mine"), "mine"), ("runs/mine", "runs/mine")):
+        assert replace(view, model=name).describe()["model"] == saved
+
+
 def test_views_that_differ_in_one_weight_are_not_equal(view):
     weights = view.maps[0].weights.copy()
     weights[0, 0, 0] = np.nextafter(weights[0, 0, 0], np.float32(0))

@@ -6,6 +6,7 @@ The texts are those that a run has held out, a file's, or random ids.
 import json
 import math
 import time
+import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -248,7 +249,7 @@ def find_texts(
     in_run = (run / "best").exists() or (run / CHECKPOINTS).exists()
     try:
         if saved.family == "vit" and in_run:
-            return _images(saved, most)
+            return _images(saved, run, most)
         if saved.tokenizers is None:
             reason = "the model has no tokenizer"
         elif file is not None:
@@ -283,11 +284,11 @@ def _held_out(saved: SavedModel, run: Path) -> list[tuple[str, str]]:
             return [(text, "") for text, _ in rows]
 
 
-def _images(saved: SavedModel, most: int) -> ReportTexts:
+def _images(saved: SavedModel, run: Path, most: int) -> ReportTexts:
     config = saved.config
-    run: dict[str, Any] = saved.about.get("run") or {}
-    data = from_dict(DataConfig, FORMER | run.get("data", {}), "data.")
-    seed = int(run.get("train", {}).get("seed", 1))
+    values = tomllib.loads((run / "config.toml").read_text(encoding="utf-8"))
+    data = from_dict(DataConfig, FORMER | values.get("data", {}), "data.")
+    seed = int(values.get("train", {}).get("seed", 1))
     corpus = load_images(data, PixelShape(config.height, config.width, config.channels), seed)
     pixels = scaled(corpus.valid.pixels[:most])
     labels = [corpus.classes[i] for i in corpus.valid.labels[:most].tolist()]

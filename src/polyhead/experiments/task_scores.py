@@ -12,7 +12,7 @@ from typing import Any
 
 from polyhead import devices
 from polyhead.checkpoint.model_dir import SavedModel, load_model
-from polyhead.checkpoint.model_files import read_config, resolve
+from polyhead.checkpoint.model_files import resolve
 from polyhead.data.config import FORMER
 from polyhead.data.holdout import limit_training
 from polyhead.experiments.plan import ComparePlan
@@ -38,7 +38,7 @@ from polyhead.models.registry import TASKS
 from polyhead.pipelines.evaluation import Metric
 from polyhead.plugin_registry import resolve as find_object
 from polyhead.training.callbacks import Callback
-from polyhead.training.config import build
+from polyhead.training.config import build, run_values
 from polyhead.training.processes import Processes
 from polyhead.training.run_dir import RunDir
 from polyhead.training.run_log import METRICS, RunLog
@@ -89,7 +89,7 @@ def load_run(
     folder: Path, tests: Mapping[str, Sequence[str]] | None = None
 ) -> tuple[SavedModel, TaskSetup]:
     """Return the best model of a run, and its task set up with the validation or the test set."""
-    values = read_config(resolve(folder))["about"]["run"]
+    values = run_values(resolve(folder))
     run = build(values | {"data": FORMER | values["data"]}, any_size=True)
     saved = load_model(folder, str(devices.choose(run.train.device)))
     files: dict[str, Any] = {}

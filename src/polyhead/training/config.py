@@ -13,6 +13,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from polyhead.checkpoint.atomic_dir import CHECKPOINTS
 from polyhead.checkpoint.model_dir import read_family_config
 from polyhead.checkpoint.model_files import read_config, resolve
 from polyhead.config import (
@@ -99,6 +100,15 @@ class RunConfig:
             "decode": plain(self.decode),
         }
 
+    def portable(self) -> dict[str, Any]:
+        """Return all values, with names only for absolute paths: models are passed on."""
+        values = self.plain()
+        for name in LISTS:
+            values["data"][name] = [_portable(path) for path in values["data"][name]]
+        if self.train.init is not None:
+            values["train"]["init"] = _portable(self.train.init)
+        return values
+
     def with_files(self, files: Mapping[str, Sequence[str]]) -> "RunConfig":
         """Return the configuration with other files, by option of [data]."""
         named = {option: tuple(paths) for option, paths in files.items()}
@@ -112,6 +122,10 @@ class RunConfig:
     def toml(self) -> str:
         """Return all values as the text of a TOML file."""
         return to_toml(self.plain())
+
+
+def _portable(path: str) -> str:
+    return Path(path).name if Path(path).is_absolute() else path
 
 
 def recipe_names() -> list[str]:
@@ -162,13 +176,23 @@ def with_files(values: dict[str, Any], files: Mapping[str, Sequence[str]] | None
 
 def saved_values(path: Path) -> dict[str, Any]:
     """Return the configuration of the run that a model came from."""
-    values: dict[str, Any] = deepcopy(read_config(resolve(path))["about"].get("run") or {})
+    values = run_values(resolve(path))
     if not values:
         raise ConfigError(
             f"{path} was not trained with polyhead, so it has no configuration; name a recipe",
             "no_recipe",
         )
     values["train"].pop("init", None)
+    return values
+
+
+def run_values(directory: Path) -> dict[str, Any]:
+    """Return the configuration saved with a model, with the whole paths if the run is here."""
+    values: dict[str, Any] = deepcopy(read_config(directory)["about"].get("run") or {})
+    path = directory.parent.parent / "config.toml"
+    if values and directory.parent.name == CHECKPOINTS and path.is_file():
+        data = read(path).get("data", {})
+        values["data"] = values.get("data", {}) | {n: data[n] for n in LISTS if n in data}
     return values
 
 

@@ -366,7 +366,7 @@ class Trainer:
             self.progress.seconds = time.perf_counter() - self.started
         metrics = without_nan(self.metrics)
         task, step = self.config.task, self.progress.step
-        about = {"run": self.config.plain(), "task": task, "step": step, "valid": metrics}
+        about = {"run": self.config.portable(), "task": task, "step": step, "valid": metrics}
         saved = SavedModel(
             self.config.family, self.config.model, self.model, self.setup.tokenizers,
             about | self.setup.about,

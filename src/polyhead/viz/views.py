@@ -34,6 +34,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
+from pathlib import Path
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -223,7 +224,7 @@ class AttentionView(View):
         return {
             "format": FORMAT,
             "title": self.title,
-            "model": self.model,
+            "model": _portable(self.model),
             "source": self.source.describe(),
             "target": self.target and self.target.describe(),
             "predictions": self.predictions,
@@ -295,7 +296,7 @@ class ImageView(View):
         content = {
             "format": IMAGE_FORMAT,
             "title": self.title,
-            "model": self.model,
+            "model": _portable(self.model),
             "labels": [[name, round(float(share), 5)] for name, share in self.labels],
             "pooled": self.pooled,
             "picture": {"height": height, "width": width, "channels": channels, "bytes": pixels},
@@ -322,6 +323,10 @@ def _join(tokens: Sequence[Token]) -> tuple[Token, ...]:
         Token("".join(piece.text for piece in word).strip(), n, all(p.special for p in word))
         for n, word in enumerate(words)
     )
+
+
+def _portable(name: str) -> str:
+    return Path(name).name if Path(name).is_absolute() else name
 
 
 def _describe(tokens: Sequence[Token]) -> list[dict[str, Any]]:
