@@ -66,6 +66,12 @@ def test_models_that_do_not_belong_together_are_refused(three, tmp_path):
     for other, mention in ((larger, "architectures"), (other_words, "vocabularies")):
         with raises(CheckpointError, "different_models", str(other), mention):
             average([*three, other], output)
+    path = three[2] / "config.json"
+    config = json.loads(path.read_text())
+    path.write_text(json.dumps(config | {"about": {"classes": ["b", "a"]}}))
+    seal_again(three[2])
+    with raises(CheckpointError, "different_models", str(three[2]), "names of classes"):
+        average(three, output)
     (three[1] / "model.safetensors").write_bytes(b"")
     with raises(CheckpointError, "damaged", "2: model.safetensors"):
         average(three, output)

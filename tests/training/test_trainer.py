@@ -363,11 +363,13 @@ def test_a_step_that_is_not_finite_is_skipped_with_a_notice(make, folder, set_na
 )
 def test_divergence_rolls_back_once_at_half_the_rate(make, folder, set_nan, options, good):
     set_nan(10, 12)
-    recorder = Recorder()
+    recorder, left = Recorder(), []
+    recorder.on_rewind = lambda step: left.append((steps_in(folder)[-1], step))
     train(make(*options), folder, callbacks=[recorder])
     (notice,) = recorder.matching("rolled back")
     assert notice.startswith("step 12: loss nan, gradient nan")
     assert f"to step {good} " in notice
+    assert left == [(good, good)]  # nothing newer that a killed process would resume from
     progress = progress_of(folder)
     assert (progress["rolled_back"], progress["rate_factor"]) == (1, 0.5)
     assert (progress["step"], progress["skipped"]) == (STEPS, 1 if good == 10 else 0)

@@ -31,6 +31,8 @@ def average(paths: Sequence[Path], output: Path, *, last: int | None = None) -> 
     for path in members[1:]:
         other = load_model(path)
         different = "vocabularies" if tokenizer_sums(path) != vocabulary else ""
+        if other.about.get("classes") != first.about.get("classes"):
+            different = "names of classes"
         if (other.family, plain(other.config)) != (first.family, plain(first.config)):
             different = "architectures"
         if different:

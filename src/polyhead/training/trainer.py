@@ -387,6 +387,7 @@ class Trainer:
         assert good is not None
         seconds = self.progress.seconds
         self.restore(good)
+        self.processes.first(lambda: self.checkpoints.tidy(good, self.progress))  # none newer
         self.progress.seconds, self.progress.skipped_in_a_row = seconds, 0
         self.progress.rolled_back += 1
         self.progress.rate_factor /= 2

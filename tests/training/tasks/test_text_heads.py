@@ -6,7 +6,7 @@ import torch
 from expected_errors import raises
 from pretrained import pretrain
 from reporters import Crash, crash_at
-from text_heads import FILES, configure, rows_of, write_rows
+from text_heads import FEW, FILES, configure, rows_of, write_rows
 
 import polyhead
 from polyhead.checkpoint.atomic_dir import checkpoint_path
@@ -103,3 +103,10 @@ def test_data_without_pairs_or_with_classes_is_refused_for_embeddings(tmp_path):
         files = {"labelled": [str(write_rows(tmp_path, kind))]}
         with raises(DataError, code):
             train(read_run("embed-small", ("text.vocab=340",), files), tmp_path / kind)
+
+
+def test_equal_scores_of_all_pairs_are_refused(tmp_path):
+    path = write_rows(tmp_path, "graded")
+    path.write_text(path.read_text().replace("\t0.5", "\t5.5"))
+    with raises(DataError, "equal_scores", "5.5"):
+        train(read_run("embed-small", FEW, {"labelled": [str(path)]}), tmp_path / "run")

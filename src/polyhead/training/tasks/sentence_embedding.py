@@ -54,6 +54,12 @@ class SentenceEmbeddingTask:
             numbers = texts.batches.labels
             assert isinstance(numbers, np.ndarray)
             about["range"] = [float(numbers.min()), float(numbers.max())]
+            if numbers.min() == numbers.max():
+                raise DataError(
+                    f"all pairs have the score {numbers.min():g}; give pairs of different scores, "
+                    "or without scores if each belongs together",
+                    "equal_scores",
+                )
             objective = SimilarityLoss(*about["range"])
             config = judged_by_loss(config, log)
         return TaskSetup(
