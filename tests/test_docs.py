@@ -68,7 +68,7 @@ def test_the_code_runs_and_prints_what_it_shows(name):
 @in_english
 def test_every_block_asserts_or_prints(name):
     codes = blocks(read(f"en/{name}"), "python")
-    if name not in ("index.md", "glossary.md"):
+    if name not in ("index.md", "glossary.md", "commands.md"):
         assert len(codes) >= 2
     assert all("assert " in code or "# → " in code for code in codes)
 
@@ -80,7 +80,7 @@ def commands(page):
     """Return the lines of shell blocks, and the commands inside sentences."""
     text = read(page)
     lines = [line for code in blocks(text, "sh") for line in code.splitlines()]
-    return lines + re.findall(r"`(polyhead verify[^`]*)`", prose(text))
+    return lines + re.findall(r"`(polyhead verify[^`\[]*)`", prose(text))
 
 
 def parsed(line):

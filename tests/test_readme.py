@@ -3,12 +3,14 @@
 import io
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from tiny import write_corpus
 
-from polyhead.cli.main import main
+from polyhead.cli.main import COMMANDS, main
 
 ROOT = Path(__file__).parents[1]
 
@@ -30,7 +32,15 @@ def tables(name):
 def test_both_languages_show_the_same_commands():
     assert len(commands("README.md")) >= 9
     assert commands("README.md") == commands("README.ko.md")
-    assert len(tables("README.md")) == len(tables("README.ko.md")) == 31
+    lists = [tables(f"docs/{language}/commands.md") for language in ("en", "ko")]
+    assert len(lists[0]) == len(lists[1]) == 31
+    named = {name for row in lists[0] for name in re.findall(r"polyhead ([a-z]+)", row)}
+    assert set(COMMANDS) | {"data"} <= named
+
+
+def test_both_languages_have_at_most_900_words():
+    for name in ("README.md", "README.ko.md"):
+        assert len((ROOT / name).read_text(encoding="utf-8").split()) <= 900
 
 
 def test_both_languages_have_the_same_figures():
@@ -84,9 +94,23 @@ def test_python_of_the_readmes_runs(workplace, monkeypatch):
     monkeypatch.chdir(workplace)
     small = code[0].replace('run="runs/mine"', 'run="runs/python", overrides=["train.epochs=1"]')
     variables = {}
-    exec(small.replace('load("runs/mine")', 'load("runs/python")'), variables)
+    exec(small.replace('load("runs/mine"', 'load("runs/python"'), variables)
     assert variables["model"].translate([""]) == [""]
     assert sum(p.numel() for p in variables["gpt"].parameters()) == 124_439_808  # as published
+
+
+@pytest.mark.slow
+def test_python_of_the_readme_passes_a_type_checker(tmp_path):
+    code = re.search(r"```python\n(.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.S)
+    (tmp_path / "example.py").write_text(f'{code[1]}print(model.translate("a", beem=5))\n')
+    words = [sys.executable, "-m", "mypy", "--strict", "--follow-imports", "silent", "--cache-dir",
+             ROOT / ".mypy_cache", "--config-file", ROOT / "pyproject.toml"]  # fmt: skip
+    done = subprocess.run(
+        [*words, tmp_path / "example.py"],
+        capture_output=True, text=True, check=False, cwd=ROOT,
+    )  # fmt: skip
+    wrong = set(re.findall(r"example\.py:(\d+): error", done.stdout))
+    assert wrong == {str(code[1].count("\n") + 1)}, done.stdout  # the misspelt option only
 
 
 def test_the_straight_line_learns_to_say_sentences_backwards(tmp_path, monkeypatch):
