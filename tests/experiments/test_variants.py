@@ -114,6 +114,12 @@ def test_a_variant_that_cannot_be_built_is_named_before_training(tmp_path, words
     assert not (tmp_path / "x").exists()
 
 
+def test_measured_steps_spend_the_flops_that_were_given(tmp_path):
+    assert compare(tmp_path / "run", *POSITIONS, "--flops", "2.2e7") == 0
+    for row in table_of(tmp_path / "run")["rows"]:
+        assert row["training"]["flops_measured"] == pytest.approx(2.2e7, rel=0.1)
+
+
 # Statistics
 
 
