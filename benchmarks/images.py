@@ -66,7 +66,7 @@ TASKS = {
         "vit-fashion", ("fashion-mnist/t10k-images-idx3-ubyte.gz",), None, 0.898, 0.92
     ),
     "cifar10": Examination(
-        "vit-cifar10", ("cifar10/test.tar.gz",), None, 0.70, 0.80, train=("cifar10/train.tar.gz",)
+        "vit-cifar10", ("cifar10/test",), None, 0.70, 0.80, train=("cifar10/train",)
     ),
 }
 QUICK = (

@@ -264,7 +264,9 @@ def test_a_run_on_lists_is_that_on_files_and_other_data_leaves_it_intact(tmp_pat
 
 
 def test_missing_values_are_reported_as_empty_cells(tmp_path, capsys):
-    frame = pandas.DataFrame({"ko": [f"문장 {n}" for n in range(90)], "en": "a sentence"})
+    frame = pandas.DataFrame(
+        {"ko": [f"문장 {n}" for n in range(90)], "en": [f"line {n}" for n in range(90)]}
+    )
     frame.loc[1, "ko"], frame.loc[2::3, "en"] = None, np.nan
     polyhead.train(pairs=frame, run=tmp_path / "run", overrides=[*SMALL, "train.steps=1"],
                    progress="lines")  # fmt: skip

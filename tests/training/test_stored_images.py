@@ -2,7 +2,6 @@
 
 import hashlib
 import shutil
-import tarfile
 
 import pytest
 import torch
@@ -49,20 +48,8 @@ def is_mapped(corpus):
     return corpus.train.rows is not None
 
 
-def shuffled_archive(folder, path):
-    """Pack images in an order that is not that of their names, one of them twice."""
-    files = sorted(folder.rglob("*.png"))
-    with tarfile.open(path, "w") as archive:
-        for file in [files[5], *files[::-1]]:
-            archive.add(file, file.relative_to(folder))
-    return path
-
-
-@pytest.mark.parametrize("kind", ["directory", "archive"])
-def test_weights_are_equal_from_a_store_and_from_memory(kind, tmp_path, monkeypatch):
+def test_weights_are_equal_from_a_store_and_from_memory(tmp_path, monkeypatch):
     images = write_pictures(tmp_path / "pictures")
-    if kind == "archive":
-        images = shuffled_archive(images, tmp_path / "pictures.tar")
     sums, notes = {}, {}
     for store, workers in (("never", 0), ("always", 0), ("always", 1)):
         run = tmp_path / f"{store}-{workers}"
@@ -95,25 +82,19 @@ def test_a_stored_set_is_the_one_in_memory(tmp_path):
 
 def test_large_sets_are_stored_and_small_ones_are_not(tmp_path, monkeypatch):
     images = write_pictures(tmp_path / "pictures")
-    archive = shuffled_archive(images, tmp_path / "pictures.tar")
-    for path in (images, archive):
-        assert not is_mapped(load(path, "auto")[0])
+    assert not is_mapped(load(images, "auto")[0])
     assert corpus_cache.list_stores() == []
     monkeypatch.setattr(stored_images, "LARGE", 23 * SHAPE.n_bytes)
-    for path in (images, archive):
-        assert is_mapped(load(path, "auto")[0])
-        assert not is_mapped(load(path, "never")[0])
-    assert len(corpus_cache.list_stores()) == 2
+    assert is_mapped(load(images, "auto")[0])
+    assert not is_mapped(load(images, "never")[0])
+    assert len(corpus_cache.list_stores()) == 1
 
 
-@pytest.mark.parametrize("kind", ["directory", "archive"])
-def test_equal_images_are_held_out_together(kind, tmp_path):
+def test_equal_images_are_held_out_together(tmp_path):
     images = write_pictures(tmp_path / "pictures", n=30)
     for colour in ("red", "green", "blue"):
         for number in range(20):
             shutil.copy(images / colour / f"{number}.png", images / colour / f"copy-{number}.png")
-    if kind == "archive":
-        images = shuffled_archive(images, tmp_path / "pictures.tar")
     notices = set()
     for store in ("never", "always", "always"):
         corpus, _ = load(images, store)

@@ -91,7 +91,7 @@ TextPairColumn = Annotated[
 LabelColumn = Annotated[str | None, Option(help="Label column of --data: name, or number from 1.")]
 Images = Annotated[
     list[Path] | None,
-    Option(help="Directory with one folder per class, tar of one, or idx file; repeatable."),
+    Option(help="Directory with one folder per class, or idx file; repeatable."),
 ]
 ImageSize = Annotated[
     str | None, Option(help="Resize images to this size in pixels, e.g. 56 or 56x48.")

@@ -56,7 +56,7 @@ class DataConfig:
     valid_text: tuple[str, ...] = ()
     labelled: tuple[str, ...] = ()
     valid_labelled: tuple[str, ...] = ()
-    images: tuple[str, ...] = ()  # a directory per class, a tar archive of them, or idx files
+    images: tuple[str, ...] = ()  # a directory per class, idx files, or CIFAR-10's
     valid_images: tuple[str, ...] = ()
     source_key: str | None = None  # in pairs: column header or number, or JSON field
     target_key: str | None = None

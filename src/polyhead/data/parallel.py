@@ -374,7 +374,8 @@ def draw_pairs(
     if not drawn.numbers:
         raise DataError(
             f"cannot hold out {count} of {n_pairs} pairs: each shares its source or target with "
-            "more than that, and these must stay together. Give validation files.",
+            "more than that, and these stay together. Give validation files, or set "
+            'data.hold_out_by = "source".',
             "too_few_examples",
         )
     return drawn

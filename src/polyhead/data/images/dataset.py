@@ -1,7 +1,6 @@
 """Images with their classes, as bytes of the model's size and channels, sorted by name.
 
 --images photos/              photos/cat/1.jpg, photos/dog/2.png …      a directory per class
---images photos.tar.gz        the same in an archive
 --images train-images-idx3-ubyte.gz                                     as MNIST comes
 --images data_batch_1.bin                                               as CIFAR-10 comes
 data.corpus = "digits"        1,797 handwritten digits of 8 x 8 pixels, from scikit-learn
@@ -26,7 +25,7 @@ from polyhead.data.images.cifar import is_cifar, read_cifar
 from polyhead.data.images.files import Pixels, PixelShape, Unreadable
 from polyhead.data.images.folders import Name, check_room, read_folder, visible, with_classes
 from polyhead.data.images.idx import is_idx, read_images
-from polyhead.data.images.image_arrays import is_arrays, read_arrays
+from polyhead.data.images.image_arrays import labels_of_array, read_arrays
 from polyhead.data.labels import class_numbers, in_order
 from polyhead.data.locate import find
 from polyhead.data.text_files import skipped_notices
@@ -128,8 +127,8 @@ def load_images(
         return digits(shape)
     if not config.images:
         raise ConfigError(
-            "data.images: give a directory with a subdirectory per class, an archive of one, or an "
-            "idx file, as in --images PATH",
+            "data.images: give a directory with a subdirectory per class, or an idx file, as in "
+            "--images PATH",
             "no_data",
         )
     read = ImageReader.collect if read is None else read
@@ -264,24 +263,19 @@ class ImageReader:
                 yield from self._arrays(arrays[:, None], [f"{n:0{width}d}" for n in labels])
             elif is_cifar(path):
                 yield from self._arrays(*read_cifar(path))
-            elif is_arrays(path):
-                stored = read_arrays(path)
-                yield from self._fitted(stored.chunks(), stored.names)
+            elif labels_of_array(path).is_file():
+                yield from self._arrays(*read_arrays(path))
             else:
                 yield from self._folder(path)
 
     def _arrays(self, arrays: np.ndarray, names: Sequence[str]) -> Iterator[np.ndarray]:
         """Yield arrays of other sizes in batches."""
-        parts = (arrays[n : n + FITTED].copy() for n in range(0, len(arrays), FITTED))
-        yield from self._fitted(parts, names)
-
-    def _fitted(self, parts: Iterable[np.ndarray], names: Sequence[str]) -> Iterator[np.ndarray]:
         self.rows += range(self.n_images, self.n_images + len(names))
         self.names += names
-        for part in parts:
+        for start in range(0, len(arrays), FITTED):
+            part = torch.from_numpy(arrays[start : start + FITTED].copy())
             self.n_images += len(part)
-            pixels = with_channels(torch.from_numpy(part), self.shape.channels)
-            yield fitted(pixels, self.shape).numpy()
+            yield fitted(with_channels(part, self.shape.channels), self.shape).numpy()
 
     def _folder(self, path: Path) -> Iterator[np.ndarray]:
         rows: dict[Name, int] = {}

@@ -1,4 +1,4 @@
-"""Directories with a subdirectory per class, on disk or in a tar archive.
+"""Directories with a subdirectory per class.
 
 The class of an image is its directory at the level where the paths start to differ. Links out of
 the directory are not followed. Every file is read, or listed with a reason.
@@ -12,7 +12,6 @@ from itertools import takewhile
 from pathlib import Path
 
 from polyhead.data.images.files import (
-    MAX_BYTES,
     Pixels,
     PixelShape,
     Unreadable,
@@ -21,12 +20,8 @@ from polyhead.data.images.files import (
     require_pillow,
 )
 from polyhead.data.ordered_map import map_in_order, n_processors
-from polyhead.data.text_files import MAX_RATIO, RATIO_FREE
 from polyhead.errors import DataError
-from polyhead.sandbox import Limits, Sandbox
 
-MAX_ARCHIVE = 2**36  # bytes that an archive may unpack to
-ARCHIVE_LIMITS = Limits(megabytes=240, seconds=4)
 BATCH, BATCH_BYTES = 256, 2**22  # images that are decoded together
 IGNORED = ("Thumbs.db", "desktop.ini", "__MACOSX")  # and hidden files
 
@@ -36,21 +31,13 @@ DecodedFile = tuple[Name, Pixels | Unreadable]
 
 
 def read_folder(path: Path, shape: PixelShape) -> Iterator[list[DecodedFile]]:
-    """Yield all files in a directory or tar archive, decoded or with a reason, in batches."""
+    """Yield all files in a directory, decoded or with a reason, in batches."""
     require_pillow()
-    is_empty = True
-    files = _in_directory(path) if path.is_dir() else _in_archive(path)
-    try:
-        batches = _batches(files, shape)
-        for batch in map_in_order(partial(_decoded, shape), batches, n_processors()):
-            is_empty = is_empty and all(isinstance(pixels, Unreadable) for _, pixels in batch)
-            yield batch
-    except (Unreadable, OSError) as error:
-        if is_empty:
-            message = f"{path} is neither a directory, nor a tar archive, nor an idx file ({error})"
-            raise DataError(message, "unknown_format") from None
-        message = f"{path}: the archive is damaged ({error}); download it again"
-        raise DataError(message, "damaged_archive") from None
+    if not path.is_dir():
+        message = f"{path} is neither a directory nor an idx file; unpack archives first"
+        raise DataError(message, "unknown_format")
+    batches = _batches(_in_directory(path), shape)
+    yield from map_in_order(partial(_decoded, shape), batches, n_processors())
 
 
 def _decoded(shape: PixelShape, batch: Sequence[File]) -> list[DecodedFile]:
@@ -98,22 +85,6 @@ def _in_directory(folder: Path) -> Iterator[File]:
             yield name, read_bytes(path)
         except Unreadable as reason:
             yield name, reason
-
-
-def _in_archive(path: Path) -> Iterator[File]:
-    """Yield all files of a tar archive, which a child process reads (`archive.py`)."""
-    most = min(MAX_ARCHIVE, max(RATIO_FREE, MAX_RATIO * path.stat().st_size))
-    sandbox = Sandbox("polyhead.data.images.archive", Unreadable, ARCHIVE_LIMITS)
-    try:
-        sandbox.call("open_archive", str(path.absolute()), most, MAX_BYTES)
-        while files := sandbox.call("next_files", BATCH, BATCH_BYTES):
-            if not files[0]:
-                return
-            for (parts, reason), content in zip(*files, strict=True):
-                if not _is_ignored(name := tuple(parts)):
-                    yield name, Unreadable(reason) if reason else content
-    finally:
-        sandbox.close()
 
 
 def _is_ignored(name: Name) -> bool:

@@ -11,6 +11,7 @@ import io
 import json
 import re
 import sys
+import unicodedata
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -131,8 +132,8 @@ def _pixels(image: Any, where: str) -> Tensor:
 def _label(label: Any, where: str) -> str | int:
     """Return a label: a text, or a number from 0 on."""
     label = label.tolist() if isinstance(label, np.generic | np.ndarray | Tensor) else label
-    if isinstance(label, str) and label:
-        return label
+    if isinstance(label, str) and (name := unicodedata.normalize("NFC", label.strip())):
+        return name
     if isinstance(label, int) and label >= 0:
         return int(label)
     raise DataError(
