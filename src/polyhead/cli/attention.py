@@ -47,7 +47,7 @@ def attention(
     from polyhead.viz.views import AttentionView, ImageView
     from polyhead.viz.writer import write_view
 
-    pipeline = load(model, device=device)
+    pipeline = load(model, device=device, engine="torch")
     heads = tuple(head) if head else None
     view: AttentionView | ImageView
     options: ViewOptions | ImageViewOptions

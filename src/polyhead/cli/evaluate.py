@@ -266,7 +266,7 @@ def text_scores(
     if as_generated and rounds is not None:
         raise ConfigError("--rounds has no effect with --as-generated", "no_effect")
     lines = as_lines(texts, "evaluate", encoding)
-    model = load(model_dir, device=device)
+    model = load(model_dir, device=device, engine="torch")
     if isinstance(model, MaskFiller):
         scores = model.score(lines, team.map)
         rows = [f"{name.replace('_', ' '):<20}{value:.4f}" for name, value in scores.items()]
@@ -306,7 +306,7 @@ def label_scores(
     from polyhead.pipelines.tagger import Tagger
     from polyhead.pipelines.text_classifier import TextClassifier
 
-    model = load(model_dir, device=device)
+    model = load(model_dir, device=device, engine="torch")
     labelled, pairs = files
     kinds = TextClassifier | Tagger | QuestionAnswerer | SentenceEmbedder
     if pairs or not isinstance(model, kinds):
