@@ -3,16 +3,21 @@
 #   docker build -t polyhead .
 #   docker run -p 8000:8000 -v "$PWD/runs/mine:/models/mine:ro" -e POLYHEAD_API_KEY=... polyhead
 #
-# Every package but polyhead itself is pinned by its hash in requirements-fast.lock.
+# Every package but polyhead itself is pinned by its hash in requirements-fast.lock; what builds
+# polyhead, in requirements.lock. The base image is pinned by its tag only.
 
 FROM python:3.12-slim AS build
 WORKDIR /source
 RUN python -m venv --without-pip /opt/polyhead
-COPY requirements-fast.lock ./
+COPY requirements-fast.lock requirements.lock ./
 RUN pip --python /opt/polyhead install --no-cache-dir --require-hashes -r requirements-fast.lock
+RUN awk '/^[a-z]/ {keep = /^(hatchling|packaging|pathspec|pluggy|tomlkit|trove-classifiers)==/} keep' \
+        requirements.lock > build.lock \
+    && pip install --no-cache-dir --require-hashes -r build.lock
 COPY pyproject.toml README.md LICENSE ./
 COPY src src
-RUN pip --python /opt/polyhead install --no-cache-dir --no-deps .
+RUN pip wheel --no-cache-dir --no-build-isolation --no-deps --wheel-dir wheels . \
+    && pip --python /opt/polyhead install --no-cache-dir --no-deps wheels/*.whl
 
 FROM python:3.12-slim
 COPY --from=build /opt/polyhead /opt/polyhead

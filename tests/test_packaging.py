@@ -7,6 +7,7 @@ import sys
 import tomllib
 import zipfile
 from email.parser import Parser
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -101,6 +102,32 @@ def test_the_key_of_an_image_comes_from_the_environment():
     assert variable in (ROOT / "deploy/space/README.md").read_text(encoding="utf-8")
     front = (ROOT / "deploy/space/README.md").read_text(encoding="utf-8").split("---\n")[1]
     assert {"sdk": "docker", "app_port": 7860}.items() <= yaml.safe_load(front).items()
+
+
+def test_images_and_workflows_run_what_is_pinned_by_a_hash():
+    for name in DOCKERFILES:
+        text = re.sub(r"\\\n\s*", "", (ROOT / name).read_text(encoding="utf-8"))
+        for words in re.findall(r"\bpip (?:--python \S+ )?(?:install|wheel) [^&\n]*", text):
+            assert re.search("--require-hashes|--no-deps", words), words
+            assert "pip wheel" not in words or "--no-build-isolation" in words
+            assert not words.endswith(" .") or "pip wheel" in words  # would fetch what builds it
+    for path in (ROOT / ".github/workflows").iterdir():
+        for action in re.findall(r"uses: (.*)", path.read_text(encoding="utf-8")):
+            assert re.fullmatch(r"[\w/-]+@[0-9a-f]{40}  # v[\d.]+", action), action
+
+
+def test_what_builds_an_image_is_in_the_lock():
+    text = (ROOT / "Dockerfile").read_text(encoding="utf-8")
+    lock = (ROOT / "requirements.lock").read_text(encoding="utf-8")
+    (names,) = re.findall(r"keep = /\^\(([\w|-]+)\)==/", text)
+    needed, seen = ["hatchling"], set()
+    while needed:
+        name = needed.pop()
+        seen.add(name)
+        assert re.search(f"^{name}==\\S+ ", lock, re.M), name
+        lines = metadata.requires(name) or ()
+        needed += [re.match(r"[\w-]+", line)[0] for line in lines if ";" not in line]
+    assert seen == set(names.split("|"))
 
 
 def test_the_workflow_runs_on_three_systems_and_every_python():
