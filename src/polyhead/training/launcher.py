@@ -15,7 +15,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-STORE = "POLYHEAD_STORE"  # the file in which processes started by `launch` find each other
+STORE = "POLYHEAD_STORE"  # URI of the file in which processes started by `launch` find each other
 VARIABLES = {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}  # set by torchrun
 FORWARDED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1")
 POLL = 0.05  # seconds between two looks
@@ -52,7 +52,7 @@ def launch(words: Sequence[str], n_processes: int) -> int:
     try:
         with tempfile.TemporaryDirectory(prefix="polyhead-") as folder:
             environment = {"OMP_NUM_THREADS": "1", **os.environ, **loopback()}
-            environment |= {STORE: str(Path(folder, "store")), "WORLD_SIZE": str(n_processes)}
+            environment |= {STORE: Path(folder, "store").as_uri(), "WORLD_SIZE": str(n_processes)}
             command = [sys.executable, "-m", "polyhead", *words]
             try:
                 for rank in map(str, range(n_processes)):

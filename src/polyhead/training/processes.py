@@ -291,9 +291,8 @@ def join_processes(seconds: int = 1800) -> Iterator[Processes]:
     own = not dist.is_initialized()
     if own:
         backend = "cpu:gloo,cuda:nccl" if has_gpus else "gloo"
-        store = dist.FileStore(os.environ[STORE], world) if STORE in os.environ else None
-        wait = timedelta(seconds=seconds)
-        dist.init_process_group(backend, store=store, timeout=wait, rank=rank, world_size=world)
+        place, wait = os.environ.get(STORE), timedelta(seconds=seconds)  # None: torchrun's
+        dist.init_process_group(backend, place, wait, world, rank)
     try:
         yield Processes(dist.get_rank(), dist.get_world_size(), seconds)
     finally:
