@@ -68,10 +68,11 @@ NUMBERS = (0, 1, 2, 127, 128, 255, 2**15, 2**16 - 1, 2**31 - 1, 2**31, 2**32 - 1
 
 
 class Mutant(NamedTuple):
-    """Size in bytes, and a function that opens it."""
+    """Size in bytes, a function that opens it, and the megabytes allowed beside twice its size."""
 
     size: int
     opening: Callable[[], None]
+    megabytes: float = 300.0
 
 
 class Kind(NamedTuple):

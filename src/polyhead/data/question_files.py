@@ -21,7 +21,7 @@ from polyhead.data.config import DataConfig
 from polyhead.data.labelled_text import ExampleForm
 from polyhead.data.labels import PAIR, join_pair
 from polyhead.data.locate import find
-from polyhead.data.tables import NotText, decoded_kind, open_table, text_problem
+from polyhead.data.tables import NotText, decoded_kind, open_table, shorten, text_problem
 from polyhead.data.text_files import BadLine, excerpt, unpacked
 from polyhead.errors import DataError
 
@@ -110,7 +110,7 @@ def _from_rows(name: str, header: Sequence[str], rows: Iterator[Any]) -> Iterato
         places |= {role: named[0]} if len(named) == 1 else {}
     if missing := [role for role in ("question", "context", "answer") if role not in places]:
         raise DataError(
-            f"{name}: no column {missing[0]!r}; it has {', '.join(header)}. Expected question, "
+            f"{name}: no column {missing[0]!r}; it has {shorten(header)}. Expected question, "
             "context, answer and answer_start, or a file in SQuAD's form.",
             "unclear_columns",
         )

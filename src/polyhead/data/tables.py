@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 from xml.parsers import expat
 
 from polyhead.data.locate import find
-from polyhead.data.text_files import MAX_RATIO, RATIO_FREE, BadLine, TextLines, open_text
+from polyhead.data.text_files import MAX_RATIO, RATIO_FREE, BadLine, TextLines, excerpt, open_text
 from polyhead.errors import DataError, MissingError, install_command
 from polyhead.sandbox import Limits, Sandbox
 
@@ -399,4 +399,4 @@ def _one_line(text: str) -> str:
 
 def shorten(names: Sequence[str]) -> str:
     """List the first few of many names."""
-    return ", ".join(map(repr, names[:8])) + (" …" if len(names) > 8 else "")
+    return ", ".join(map(excerpt, names[:8])) + (" …" if len(names) > 8 else "")

@@ -22,7 +22,7 @@ from polyhead.data.columns import Record, TwoColumns, show_pairs
 from polyhead.data.config import DataConfig, WordRule
 from polyhead.data.labelled_text import ExampleForm
 from polyhead.data.locate import find
-from polyhead.data.tables import Cell, NotText, Row, decoded_kind, open_table
+from polyhead.data.tables import Cell, NotText, Row, decoded_kind, open_table, shorten
 from polyhead.data.text_files import BadLine, open_text
 from polyhead.errors import DataError
 
@@ -151,7 +151,7 @@ def _column(columns: Sequence[str], role: str, key: str | None, name: str) -> in
         named = [columns.index(key)] if key in columns else []
     if len(named) != 1:
         raise DataError(
-            f"{name}: cannot tell which of the columns {', '.join(columns)} holds the {role}. Name "
+            f"{name}: cannot tell which of the columns {shorten(columns)} holds the {role}. Name "
             f"it with --{'text' if role == 'words' else 'label'}-column.",
             "unclear_columns",
         )
