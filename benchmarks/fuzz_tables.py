@@ -47,8 +47,8 @@ CONLLU = "# text = a\tb\n1-2\tdu" + "\t_" * 8 + "\n1\tde\tde\tADP" + "\t_" * 6 +
 
 
 def opened(content: bytes, path: Path, rng: Random, most: float = 300.0) -> Mutant:
-    """Return a mutant that is read for a random task."""
-    reading = rng.randrange(6)
+    """Return a mutant that is read for a random task; its columns are named half of the time."""
+    reading, is_named = rng.randrange(6), rng.random() < 0.5
 
     def opening() -> None:
         path.write_bytes(content)
@@ -56,11 +56,15 @@ def opened(content: bytes, path: Path, rng: Random, most: float = 300.0) -> Muta
             describe_columns(path, PAIR_ROLES)
         elif reading < 3:
             roles = (PAIR_ROLES, LABEL_ROLES)[reading - 1]
-            for _ in read_columns(path, roles).records:
+            keys = (("ko", "en"), ("ko", None, "label"))[reading - 1]
+            given = keys if is_named else (None,) * len(roles)
+            for _ in read_columns(path, roles, given).records:
                 pass
         else:
             form = (TEXTS, TAGGED, QUESTIONS)[reading - 3]
-            read_labelled([str(path)], DataConfig(), [], form)
+            text, label = (("ko", "label"), ("words", "tags"), (None, None))[reading - 3]
+            config = DataConfig(text_key=text, label_key=label) if is_named else DataConfig()
+            read_labelled([str(path)], config, [], form)
 
     return Mutant(len(content), opening, most)
 
