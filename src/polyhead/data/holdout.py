@@ -214,7 +214,8 @@ def draw_per_class(labels: Numbers, count: int, seed: int, contents: Digests) ->
     copies[content[labels != labels[first][content]]] = len(labels)  # too many to be drawn
     drawn: list[int] = []
     for label in np.unique(labels):
-        left = min(max(1, round(share * (labels == label).sum())), (labels == label).sum() - 1)
+        n_members = (labels == label).sum()
+        left = min(max(1, round(share * n_members)), n_members - 1)
         for member in rng.permutation(np.sort(first[labels[first] == label])):
             if left and copies[content[member]] <= left:
                 drawn.append(content[member])
@@ -228,14 +229,9 @@ def normalized(text: str) -> str:
     return " ".join(unicodedata.normalize("NFC", text).casefold().split())
 
 
-def held_out_notice(
-    n_held_out: int, n_examples: int, kind: str, n_grouped: int = 0, shared: str = "a text"
-) -> str:
-    """Return the message that some of the training data are held out.
-
-    n_grouped: how many of them are held out together, for what is `shared`.
-    """
-    grouped = f"; {n_grouped:,} of these share {shared} with others of them" if n_grouped else ""
+def held_out_notice(n_held_out: int, n_examples: int, kind: str, n_grouped: int = 0) -> str:
+    """Return the message that some of the training data are held out, and how many together."""
+    grouped = f"; {n_grouped:,} of these share a text or an image with others" if n_grouped else ""
     return (
         f"no validation data given: {n_held_out:,} of {n_examples:,} {kind} are held out for "
         f"validation and not trained on{grouped}"

@@ -7,17 +7,17 @@ can name `file:line`.
 """
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice, zip_longest
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, overload
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
 from polyhead.data.columns import PAIR_ROLES, Keys, Record, read_columns, show_pairs
-from polyhead.data.config import DataConfig
+from polyhead.data.config import DataConfig, HoldOutBy
 from polyhead.data.doctor.alignment import judge
 from polyhead.data.holdout import (
     MAX_SHARE_OF_PAIRS,
@@ -98,12 +98,6 @@ class Pairs:
         return replace(others, skipped=self.skipped, notices=self.notices)
 
 
-@overload
-def load_parallel(config: DataConfig, seed: int, spool: None = None) -> Corpus[Pairs, Pairs]: ...
-@overload
-def load_parallel(
-    config: DataConfig, seed: int, spool: LineSpool | None
-) -> "Corpus[Pairs | SpooledPairs, Pairs]": ...
 def load_parallel(
     config: DataConfig, seed: int, spool: LineSpool | None = None
 ) -> "Corpus[Any, Pairs]":
@@ -124,9 +118,7 @@ def load_parallel(
         if n_pairs < 2:
             raise DataError(f"{n_pairs} usable pairs, at least 2 needed", "too_few_examples")
         count = held_out_count(n_pairs, config.hold_out, MAX_SHARE_OF_PAIRS)
-        sides = [train.sources, train.targets][: 2 if config.hold_out_by == "either" else 1]
-        folder = None if spool is None else spool.folder
-        held_out, n_grouped = draw_pairs(sides, n_pairs, count, seed, folder)
+        held_out, n_grouped = draw_pairs(train, count, seed, config.hold_out_by)
         valid = train.select(held_out)
         train = train.without(held_out)
         notices.append(held_out_notice(len(valid), n_pairs, "pairs", n_grouped))
@@ -348,29 +340,25 @@ SpooledPairs = SpooledExamples[Pairs]
 
 def hold_out(pairs: Pairs, count: int, seed: int) -> tuple[Pairs, Pairs]:
     """Split into (train, held out); see `draw_pairs`."""
-    held_out, _ = draw_pairs([pairs.sources, pairs.targets], len(pairs), count, seed)
+    held_out, _ = draw_pairs(pairs, count, seed, "either")
     return pairs.without(held_out), pairs.select(held_out)
 
 
-def draw_pairs(
-    sides: Sequence[Iterable[str]],
-    n_pairs: int,
-    count: int,
-    seed: int,
-    folder: Path | None = None,
-) -> Drawn:
+def draw_pairs(pairs: Pairs | SpooledPairs, count: int, seed: int, by: HoldOutBy) -> Drawn:
     """Draw the pairs to hold out.
 
     All pairs with the same source or target, ignoring case and white space, go to the same part, so
     that the model is not validated on a text it has seen. A few less than requested may be held
-    out. folder: for temporary files.
+    out. by: "source" allows equal targets.
     """
+    n_pairs, sides = len(pairs), (pairs.sources, pairs.targets)
+    folder = pairs.spool.folder if isinstance(pairs, SpooledExamples) else None
     if not 0 < count < n_pairs:
         raise ConfigError(
             f"cannot hold out {count} of {n_pairs} pairs: give a count below their number",
             "invalid_hold_out",
         )
-    drawn = draw_groups(sides, count, seed, folder=folder)
+    drawn = draw_groups(sides[: 2 if by == "either" else 1], count, seed, folder=folder)
     if not drawn.numbers:
         raise DataError(
             f"cannot hold out {count} of {n_pairs} pairs: each shares its source or target with "

@@ -75,17 +75,13 @@ class StoredText:
     def spool(self) -> LineSpool:
         """Read the text, unless it has been; DataError if it is not that of the summary."""
         if self._spool is None:
-            folder = SpoolFolder()
+            folder, files = SpoolFolder(), ", ".join(self.summary.files)
             spool = LineSpool(folder.path, len(self.summary.valid))
             self._spool = spool, folder
             if self.reader.fingerprints(self.reader.load(spool)) != self.summary.fingerprints:
                 self.close()
                 self.path.unlink(missing_ok=True)
-                raise DataError(
-                    f"{', '.join(self.summary.files)}: changed while this run was started. Start "
-                    "it again.",
-                    "data_changed",
-                )
+                raise DataError(f"{files}: changed meanwhile. Start again.", "data_changed")
         return self._spool[0]
 
     def close(self) -> None:
@@ -113,22 +109,19 @@ class CorpusReader(NamedTuple):
 
     load: Callable[[LineSpool | None], Corpus[Any, Any]]
     fingerprints: Callable[[Corpus[Any, Any]], dict[str, str]]
-    is_scattered: bool  # if it is stored and large
     columns: Callable[[Any], Sequence[list[str]]]  # of the held-out part
     examples: Callable[..., Any]  # the inverse of `columns`
+    is_scattered: bool = False  # if it is stored and large
 
 
 PlainCorpus = Corpus[list[str] | StoredText, list[str]]
 
 
-def plain_reader(
-    load: Callable[[LineSpool | None], Corpus[Any, Any]], *, is_scattered: bool
-) -> CorpusReader:
+def plain_reader(load: Callable[[LineSpool | None], Corpus[Any, Any]]) -> CorpusReader:
     """Return the reader of a task on plain text."""
     return CorpusReader(
         load,
         lambda text: {"training": fingerprint(text.train), "validation": fingerprint(text.valid)},
-        is_scattered,
         lambda lines: (lines,),
         lambda lines: lines,
     )
@@ -153,22 +146,29 @@ def is_stored(data: DataConfig) -> bool:
 
 def read_corpus(config: RunConfig, reader: CorpusReader) -> tuple[Corpus[Any, Any], dict[str, str]]:
     """Return a corpus and its fingerprints; of a large one, `train` is a `StoredText`."""
-    data = config.data
-    if not is_stored(data):
-        corpus = reader.load(None)
-        return corpus, _with_order(reader, corpus, "of reading")
-    make_missing(data)
+    if not is_stored(config.data):
+        corpus, order = reader.load(None), "of reading"
+        fingerprints = reader.fingerprints(corpus)
+    else:
+        corpus, order = _read_stored(config, reader), "in blocks"
+        fingerprints = corpus.train.summary.fingerprints
+    is_large = reader.is_scattered and len(corpus.train) > corpus_store.BLOCK
+    return corpus, fingerprints | ({ORDER: order} if is_large else {})
+
+
+def _read_stored(config: RunConfig, reader: CorpusReader) -> Corpus[StoredText, Any]:
+    make_missing(config.data)
     path = folder() / f"{_corpus_key(config)}.json"
     with os_errors_as_polyhead_errors(folder()):
         folder().mkdir(parents=True, exist_ok=True)
     facts = read_facts(path)
     if facts is None:
-        train = _summarize(data, reader, path)
+        train = _summarize(config.data, reader, path)
         write_facts(path, asdict(train.summary))
     else:
         train = StoredText(CorpusSummary(**facts), reader, path)
     summary = train.summary
-    corpus = Corpus(
+    return Corpus(
         train,
         reader.examples(*summary.valid),
         tuple(summary.notices),
@@ -176,18 +176,6 @@ def read_corpus(config: RunConfig, reader: CorpusReader) -> tuple[Corpus[Any, An
         (summary.languages[0], summary.languages[1]),
         summary.problem,
     )
-    return corpus, _with_order(reader, corpus, "in blocks", summary.fingerprints)
-
-
-def _with_order(
-    reader: CorpusReader,
-    corpus: Corpus[Any, Any],
-    order: str,
-    fingerprints: dict[str, str] | None = None,
-) -> dict[str, str]:
-    """Return the fingerprints of a corpus; with its order, if that depends on data.store."""
-    is_large = reader.is_scattered and len(corpus.train) > corpus_store.BLOCK
-    return (fingerprints or reader.fingerprints(corpus)) | ({ORDER: order} if is_large else {})
 
 
 def _summarize(data: DataConfig, reader: CorpusReader, path: Path) -> StoredText:

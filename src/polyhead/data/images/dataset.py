@@ -152,8 +152,7 @@ def load_images(
     if contents is None:
         contents = content_digests(train.pixels.numpy())
     kept, held_out, n_grouped = split(train, config.hold_out, seed, contents)
-    notice = held_out_notice(len(held_out), len(train), "images", n_grouped, "all pixels")
-    notices.append(notice)
+    notices.append(held_out_notice(len(held_out), len(train), "images", n_grouped))
     return ImageCorpus(kept, held_out, tuple(notices), classes)
 
 

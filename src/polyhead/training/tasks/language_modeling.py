@@ -25,9 +25,7 @@ class LanguageModelingTask:
     """Predict the next token of plain text."""
 
     def read_data(self, config: RunConfig) -> tuple[PlainCorpus, dict[str, str]]:
-        reader = plain_reader(
-            lambda spool: load_plain(config.data, spool=spool), is_scattered=False
-        )
+        reader = plain_reader(lambda spool: load_plain(config.data, spool=spool))
         return read_corpus(config, reader)
 
     def setup(

@@ -27,10 +27,8 @@ class MaskedLMTask:
 
     def read_data(self, config: RunConfig) -> tuple[PlainCorpus, dict[str, str]]:
         data = config.data
-        reader = plain_reader(
-            lambda spool: load_plain(data, most=data.hold_out, spool=spool), is_scattered=True
-        )
-        return read_corpus(config, reader)
+        reader = plain_reader(lambda spool: load_plain(data, most=data.hold_out, spool=spool))
+        return read_corpus(config, reader._replace(is_scattered=True))
 
     def setup(
         self, config: RunConfig, run_dir: RunDir, corpus: PlainCorpus, log: RunLog

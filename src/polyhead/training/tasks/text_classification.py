@@ -105,7 +105,6 @@ def read_labelled_corpus(
             name: fingerprint(chain(part.texts, part.labels))
             for name, part in (("training", corpus.train), ("validation", corpus.valid))
         },
-        False,
         lambda part: (part.texts, part.labels),
         LabelledExamples,
     )

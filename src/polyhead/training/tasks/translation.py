@@ -61,9 +61,9 @@ class TranslationTask:
                 "validation source": fingerprint(corpus.valid.sources),
                 "validation target": fingerprint(corpus.valid.targets),
             },
-            True,
             lambda pairs: (pairs.sources, pairs.targets),
             Pairs,
+            is_scattered=True,
         )
         corpus, fingerprints = read_corpus(config, reader)
         check_enough(len(corpus.train))
