@@ -20,6 +20,7 @@ from polyhead.cli.options import (
     TopK,
     TopP,
     check_text,
+    given_options,
 )
 from polyhead.cli.streams import say, utf8_stdout
 from polyhead.errors import ConfigError
@@ -67,9 +68,13 @@ def generate(
     sampling = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
     given = [f"--{name.replace('_', '-')}" for name, value in sampling.items() if value is not None]
     given += [f"--n {n}"] if n > 1 else []
+    named = given_options(generate)
     conflicts = {
         f"{next(iter(given), None)} is for sampling and cannot be combined with --greedy": greedy
         and given,
+        "--seed has no effect with --greedy": greedy and "seed" in named,
+        "--encoding has no effect on a text in an argument": "encoding" in named
+        and (start, prompt) != (None, None),
         "--prompt: a text was given as an argument too": None not in (start, prompt),
         "--tokens: expected --jsonl too": tokens and not jsonl,
     }

@@ -19,6 +19,7 @@ from polyhead.cli.options import (
     TopK,
     TopP,
     complete_dir,
+    given_options,
     read_inputs,
     split_inputs,
 )
@@ -101,10 +102,14 @@ def translate(
     reason = next((reason for reason, holds in needs.items() if holds), None)
     translator = load_translator(folders, changes, reason, engine, compute_type, device)
     options = translator.defaults.with_options(changes)
-    if not options.sample and (temperature, top_k, top_p) != (None, None, None):
-        raise ConfigError(
-            "--temperature, --top-k and --top-p have no effect without --sample", "no_effect"
-        )
+    given = given_options(translate)
+    for name in ("temperature", "top_k", "top_p", "seed"):
+        if name in given and not options.sample:
+            raise ConfigError(f"{given[name]} has no effect without --sample", "no_effect")
+    if dictionary is not None and not options.replace_unknown:
+        raise ConfigError("--dictionary has no effect without --replace-unknown", "no_effect")
+    if scores and jsonl:
+        raise ConfigError("--scores has no effect: --jsonl has the scores", "no_effect")
     if dictionary is not None:
         translator = cast("Translator", translator).with_dictionary(dictionary)
     with utf8_stdout() as out:

@@ -1,0 +1,126 @@
+"""Every option of the commands that use a model changes something, or is refused with a code.
+
+The options are those of the parsers: a new one without a value in VALUES fails.
+"""
+
+import pytest
+from pretrained import configured, pretrain, write_labelled
+from text_heads import write_rows
+from tiny_gpt import train_gpt
+from tiny_images import train_on_pictures
+from token_data import write_questions, write_tagged
+
+from polyhead.cli import main as program
+from polyhead.training.trainer import train
+
+EVERYWHERE = {"device", "processes", "engine", "compute_type"}  # change how, not what is computed
+REFUSED = {
+    "no_effect", "wrong_task", "no_input", "conflicting_options", "no_lsh_attention", "no_pairs",
+    "out_of_range",
+}  # fmt: skip
+OF_THE_TEXT = {"coverage", "replace_unknown"}  # words that are unknown or left out change
+FLAG = None
+VALUES = {  # of each option; names in braces are files
+    "source": "{ko}", "target": "{en}", "text": "{ko}", "data": "{labels}", "pairs": "{pairs}",
+    "images": "{pictures}", "against": "{en}", "lowercase": FLAG, "tokenize": "char",
+    "metric": "wer", "beam": "2", "length_penalty": "3", "rounds": "3", "as_generated": FLAG,
+    "size": "13", "output": "{output}", "json_out": FLAG, "encoding": "utf-16", "coverage": "2",
+    "replace_unknown": FLAG, "dictionary": "{pairs}", "sample": FLAG, "temperature": "3",
+    "top_k": "1", "top_p": "0.1", "n_best": "3", "max_length": "1", "scores": FLAG,
+    "no_split": FLAG, "prefix": "Anna", "align": FLAG, "jsonl": FLAG, "seed": "9",
+    "prompt": "오늘", "max_tokens": "1", "greedy": FLAG, "stop": "{last}", "n": "2", "tokens": FLAG,
+    "pair": "word", "top": "1", "threshold": "0.001", "context": "Anna 57.",
+    "similar_to": "Anna",
+}  # fmt: skip
+EVALUATED = {  # task: the input of `evaluate`
+    "translation": ("--source", "{ko}", "--target", "{en}"),
+    "language_modeling": ("--text", "{ko}"), "masked_lm": ("--text", "{ko}"),
+    "replaced_token": ("--text", "{ko}"),
+    "text_classification": ("--data", "{labels}"), "token_classification": ("--data", "{tags}"),
+    "question_answering": ("--data", "{questions}"), "sentence_embedding": ("--pairs", "{pairs}"),
+    "image_classification": ("--images", "{pictures}"),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def places(tiny_run, text_heads, tmp_path_factory):
+    """Return a model for each task, and files by the names in braces."""
+    folder = tmp_path_factory.mktemp("options")
+    found = {"output": folder / "output", "pictures": folder / "pictures"}
+    for end in ("ko", "en"):
+        lines = (tiny_run.parent / f"train.{end}").read_text(encoding="utf-8").splitlines()[:6]
+        found[end] = folder / f"few.{end}"
+        found[end].write_text("\n".join(lines) + "\n", encoding="utf-8")
+    found["two"] = folder / "two.ko"
+    found["two"].write_text("내일 회의가 있어요. 부산에 가요.\n", encoding="utf-8")
+    labelled = write_labelled(folder)
+    found["labels"] = labelled["valid_labelled"][0]
+    found["tags"] = write_tagged(folder / "tags.conll", 20)
+    found["questions"] = write_questions(folder / "questions.jsonl", 20)
+    found["pairs"] = write_rows(folder, "sentences")
+    for recipe, name in (("tagger-small", "tags"), ("qa-small", "questions")):
+        files = {"labelled": [str(found[name])]}
+        train(configured(recipe, files, "data.max_length=32"), folder / recipe)
+    train(configured("classify-small", labelled), folder / "classifier")
+    found |= {
+        "translation": tiny_run, "language_modeling": train_gpt(tmp_path_factory.mktemp("gpt")),
+        "masked_lm": pretrain(folder, "bert-tiny"),
+        "replaced_token": pretrain(folder, "electra-tiny"),
+        "text_classification": folder / "classifier",
+        "token_classification": folder / "tagger-small",
+        "question_answering": folder / "qa-small", "sentence_embedding": text_heads["sentences"],
+        "image_classification": train_on_pictures(folder),
+    }  # fmt: skip
+    return {name: str(place) for name, place in found.items()}
+
+
+def options_of(command):
+    """Return the options of a command's parser, by the names of its parameters."""
+    parameters = program.program(command).commands[command].params
+    return {p.name: p.opts[0] for p in parameters if p.opts[0].startswith("--")}
+
+
+def check_options(run, places, monkeypatch, command, base, *, stdin=""):
+    """Run a command with each option, and compare outputs with those of the command alone."""
+    codes, report = [], program.report
+    monkeypatch.setattr(program, "report", lambda e, code: codes.append(e.code) or report(e, code))
+    base = [word.format(**places) for word in base]
+    (alone, expected, message), ignored = run(command, *base, stdin=stdin), []
+    assert alone == 0, message
+    for name, option in options_of(command).items():
+        if name in EVERYWHERE or option in base or name == "help":
+            continue
+        value = VALUES[name]
+        last = expected.strip()[-1:]
+        words = [option] if value is FLAG else [option, value.format(**places, last=last)]
+        codes.clear()
+        code, out, err = run(command, *base, *words, stdin=stdin)
+        if code:
+            is_wrong_value = name in ("encoding", "size")  # it was used, and does not fit
+            assert is_wrong_value or codes[-1] in REFUSED, (option, codes, err)
+        elif out == expected and name not in ("output", *OF_THE_TEXT):
+            ignored.append(option)
+    return ignored
+
+
+@pytest.mark.parametrize("task", EVALUATED)
+def test_evaluate_uses_or_refuses_every_option(run, places, monkeypatch, task):
+    base = (f"{{{task}}}", *EVALUATED[task], *(["--beam", "1"] * (task == "translation")))
+    assert check_options(run, places, monkeypatch, "evaluate", base) == []
+
+
+@pytest.mark.parametrize(
+    ("command", "base", "stdin"),
+    [
+        ("translate", ("{translation}", "{two}", "--scores"), ""),
+        ("generate", ("{language_modeling}", "오늘은"), ""),
+        ("classify", ("{text_classification}", "{ko}", "--jsonl"), ""),
+        ("fill", ("{masked_lm}", "오늘 [MASK]"), ""),
+        ("detect", ("{replaced_token}", "오늘 왔다."), ""),
+        ("tag", ("{token_classification}", "{ko}"), ""),
+        ("answer", ("{question_answering}", "몇 번?", "--context", "{ko}", "--jsonl"), ""),
+        ("embed", ("{sentence_embedding}", "{ko}", "--output", "{output}.npy"), ""),
+    ],
+)
+def test_commands_use_or_refuse_every_option(run, places, monkeypatch, command, base, stdin):
+    assert check_options(run, places, monkeypatch, command, base, stdin=stdin) == []
