@@ -84,3 +84,24 @@ def test_requests_return_tags_and_answers(models):
         assert served.post("/v1/tag", {"model": "qa-small", "text": TEXT}).status in (400, 404, 422)
     finally:
         served.close()
+
+
+def test_long_texts_to_tag_count_in_a_batch_with_all_their_parts(models, monkeypatch):
+    served = Running(load_models([models["tagger-small"][0]], "cpu", "torch"))
+    encoder = served.app.context.models.models[0].model.encoder
+    cut, submitted, submit = [], [], served.app.scheduler.submit
+    pieces = type(encoder.tokenizer).pieces
+    monkeypatch.setattr(
+        type(encoder.tokenizer), "pieces", lambda *words: cut.append(words[1]) or pieces(*words)
+    )
+    monkeypatch.setattr(
+        served.app.scheduler, "submit", lambda *words: submitted.extend(words[0]) or submit(*words)
+    )
+    try:
+        response = served.post("/v1/tag", {"text": [f"{TEXT} " * 100, TEXT]}).json()
+    finally:
+        served.close()
+    n_pieces = sum(len(encoder(word)) for word in TEXT.split())
+    assert [request.size for request in submitted] == [100 * n_pieces, n_pieces]
+    assert [len(result["words"]) for result in response["results"]] == [500, 5]
+    assert sorted(cut) == sorted(TEXT.split())  # every word once

@@ -32,15 +32,16 @@ class WordEncoder:
 
     def __call__(self, word: str) -> tuple[PieceOfWord, ...]:
         """Return the pieces of a word, at least one; where offsets are unknown, all of it."""
-        if word not in self.known:
+        known = self.known.get(word)  # another thread may clear them
+        if known is None:
             if len(self.known) >= MAX_KNOWN:
                 self.known.clear()
             n = len(word)
             is_exact = len(self.tokenizer.normalise(word)) == n
             cut = self.tokenizer.pieces(word)
             pieces = [PieceOfWord(p.id, *((p.start, p.end) if is_exact else (0, n))) for p in cut]
-            self.known[word] = tuple(pieces) or (PieceOfWord(UNK, 0, n),)
-        return self.known[word]
+            known = self.known[word] = tuple(pieces) or (PieceOfWord(UNK, 0, n),)
+        return known
 
 
 class WordPart(NamedTuple):

@@ -140,7 +140,6 @@ class LimitedConnection(H11Protocol):
     def _stop_write_timer(self) -> None:
         if self._write_timer is not None:
             self._write_timer.cancel()
-            self._write_timer = None
 
 
 def _close_idle(connections: Collection[LimitedConnection], newest: LimitedConnection) -> None:

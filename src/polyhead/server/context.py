@@ -46,10 +46,7 @@ class AppContext:
     async def run(
         self, model: "Pipeline", work: Callable[[], T], request: Request, field: str | None = None
     ) -> T:
-        """Return the result of work that uses a model alone, unless the client disconnects.
-
-        field: that of the input, which errors name.
-        """
+        """Run work that uses a model alone, unless the client disconnects; errors name `field`."""
         run = partial(run_cancellable, model, work)
         try:
             result: T = await self.scheduler.run(run, disconnected(request))

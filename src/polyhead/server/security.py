@@ -65,7 +65,8 @@ class SecurityMiddleware:
         self.app, self.settings, self.metrics = app, settings, metrics
         self.public, self.labels, self.openai = public, labels, openai
         self.hosts = (*LOCAL_NAMES, settings.host, *settings.allowed_hosts)
-        self.checks_host = settings.is_local or bool(settings.allowed_hosts)
+        self.behind_proxy = bool(settings.allowed_hosts)
+        self.checks_host = settings.is_local or self.behind_proxy
         self.is_draining = False
         self.n_open = 0
         self._turns = asyncio.Lock()
@@ -92,9 +93,7 @@ class SecurityMiddleware:
         self.metrics.open.set(self.n_open)
         try:
             headers = Headers(scope=scope)
-            CLIENT.set(
-                client_address(scope, headers, behind_proxy=bool(self.settings.allowed_hosts))
-            )
+            CLIENT.set(client_address(scope, headers, behind_proxy=self.behind_proxy))
             self._check(headers, path, scope["method"])
             if path not in OPEN_WHILE_DRAINING:
                 async with self._turns:  # one a round of the event loop, so that rounds are short

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from polyhead.data.images.files import Unreadable, decode
 from polyhead.data.line_encoder import encode_texts
+from polyhead.data.tagged_text import split_words
 from polyhead.errors import DataError, PolyheadError
 from polyhead.pipelines.base import Classification
 from polyhead.pipelines.image_classifier import ImageClassifier
@@ -89,12 +90,17 @@ async def submit_texts(
     def run(lines: list[str], is_cancelled: IsCancelled) -> Sequence[T]:
         return run_cancellable(model, partial(work, lines), is_cancelled)
 
-    lengths = await context.prepare(
-        lambda: [n for _, n in encode_texts(model.tokenizer, texts, model.max_length)], n_characters
-    )
+    def count() -> list[int]:
+        if isinstance(model, Tagger):  # its encoder keeps the words
+            words = [[text[slice(*p)] for p in split_words(text, model.rule)] for text in texts]
+            return [sum(len(model.encoder(word)) for word in row) for row in words]
+        return [n for _, n in encode_texts(model.tokenizer, texts, model.max_length)]
+
+    lengths = await context.prepare(count, n_characters)
+    limit = 10**9 if isinstance(model, Tagger) else model.max_length  # reads all, in parts
     key = BatchKey((served.name, model.use), run)
     requests = [
-        QueuedRequest(key, text, min(length, model.max_length))
+        QueuedRequest(key, text, min(length, limit))
         for text, length in zip(texts, lengths, strict=True)
     ]
     results: list[T] = await context.scheduler.submit(requests, disconnected(request))
