@@ -54,3 +54,10 @@ def test_iframe_holds_the_page_without_access_to_its_surroundings():
 def test_page_that_cannot_be_written_is_reported(tmp_path):
     with raises(PolyheadError, "io", "none/a.html"):
         write("", tmp_path / "none" / "a.html")
+
+
+def test_names_of_files_that_are_not_utf_8_fit_on_a_page(tmp_path):
+    whole = page("<p>a\udcffb</p>", title="c\udcff", style="p{}")
+    write(whole, tmp_path / "page.html")
+    assert "<p>a?b</p>" in whole
+    assert "<title>c?" in whole

@@ -7,6 +7,7 @@ import socket
 import pytest
 import uvicorn
 from starlette.datastructures import Headers
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from polyhead.server import connections
 from polyhead.server.connections import ConnectionLimits, LimitedConnection, client_address
@@ -149,6 +150,14 @@ async def test_a_client_that_does_not_read_is_disconnected():
             client.sendall(GET % b"large")
             await until(lambda: open_connections)
             await until(lambda: not open_connections)
+
+
+async def test_uvicorn_has_all_that_the_connection_overrides():
+    """Uvicorn's class is not a public interface; a renamed method would not be called any more."""
+    added = {"with_limits", "is_waiting", "limits", "address", "waiting_since"}
+    own = {name for name in vars(LimitedConnection) if not name.startswith("_")} - added
+    assert len(own) > 7
+    assert own <= {name for base in H11Protocol.__mro__ for name in vars(base)}
 
 
 @pytest.mark.parametrize(

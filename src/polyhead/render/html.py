@@ -65,11 +65,11 @@ def page(body: str, *, title: str, style: str, script: str = "", language: str =
     fields = {
         "language": language,
         "policy": html.escape("; ".join(policy)),
-        "title": html.escape(title.encode("utf-8", "replace").decode("utf-8")),
+        "title": html.escape(title),
         "style": style,
         "body": body,
     }
-    return fill(PAGE, fields)
+    return fill(PAGE, fields).encode("utf-8", "replace").decode("utf-8")  # of names of files
 
 
 def fill(template: str, fields: Mapping[str, str]) -> str:
