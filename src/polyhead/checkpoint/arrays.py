@@ -10,9 +10,9 @@ import numpy
 from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 
+from polyhead.checkpoint.model_files import tensor_header
 from polyhead.errors import CheckpointError
 
-MAX_HEADER_BYTES = 2**23  # some 80,000 tensors
 FLOATS = ("F64", "F32", "F16")  # NumPy has no bfloat16
 Array: TypeAlias = NDArray[Any]
 
@@ -21,10 +21,7 @@ Array: TypeAlias = NDArray[Any]
 def open_tensors(path: Path, framework: Literal["pt", "np"]) -> Iterator[Any]:
     """Open a file after checking the size of its header; CheckpointError if it cannot be read."""
     try:
-        with path.open("rb") as raw:
-            length = int.from_bytes(raw.read(8), "little")
-        if length > MAX_HEADER_BYTES:  # reading it could exhaust memory
-            raise ValueError(f"header of {length} bytes")
+        tensor_header(path)
         with safe_open(path, framework=framework) as file:
             yield file
     except (SafetensorError, OSError, ValueError, RuntimeError) as error:

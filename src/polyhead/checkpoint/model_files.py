@@ -13,7 +13,7 @@ from polyhead.tokenizers.storage import TokenizerPair, load_tokenizers
 FORMAT = 1
 CONFIG, WEIGHTS, CARD, TOKENIZER = "config.json", "model.safetensors", "README.md", "tokenizer"
 TRAINING_TENSORS = "training.safetensors"  # of the optimizer, for resuming
-MAX_CONFIG_BYTES = 2**20
+MAX_CONFIG_BYTES, MAX_HEADER_BYTES = 2**20, 2**23  # a header of some 80,000 tensors
 MAX_LANGUAGE = 35  # characters of a language's code, as RFC 5646 recommends
 SHOWN = 200  # characters of a name in a message
 
@@ -62,6 +62,15 @@ def read_config(directory: Path) -> dict[str, Any]:
         )
     values["about"] = _check_about(values.get("about", {}), path)
     return values
+
+
+def tensor_header(path: Path) -> bytes:
+    """Return the header of a safetensors file, as JSON; ValueError if it is too large."""
+    with path.open("rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        if length > MAX_HEADER_BYTES:  # reading it could exhaust memory
+            raise ValueError(f"header of {length} bytes")
+        return file.read(length)
 
 
 def _check_about(about: Any, path: Path) -> dict[str, Any]:

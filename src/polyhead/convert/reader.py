@@ -17,15 +17,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
 
+from polyhead.checkpoint.arrays import open_tensors
 from polyhead.convert.weight_names import Weights, shown
 from polyhead.errors import CheckpointError, MissingError, install_command
 
 CONFIG, WEIGHTS, INDEX = "config.json", "model.safetensors", "model.safetensors.index.json"
 PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl", "*.msgpack", "*.h5")
 MAX_JSON_BYTES = 2**24
-MAX_HEADER_BYTES = 2**23
 MAX_NAME = 200
 DTYPES = {
     "F16": torch.float16, "BF16": torch.bfloat16, "F32": torch.float32, "F64": torch.float64
@@ -53,11 +52,8 @@ class ForeignCheckpoint:
         tensors: Weights = {}
         for path in sorted(set(self.files.values())):
             names = [name for name, file in self.files.items() if file == path]
-            try:
-                with safe_open(path, framework="pt") as file:
-                    tensors |= {n: file.get_tensor(n.removeprefix(GENERATOR)) for n in names}
-            except (SafetensorError, OSError, ValueError, RuntimeError) as error:
-                raise _broken(path, error) from None
+            with open_tensors(path, "pt") as file:
+                tensors |= {n: file.get_tensor(n.removeprefix(GENERATOR)) for n in names}
         return tensors
 
 
@@ -156,30 +152,16 @@ def _shards(path: Path) -> list[Path]:
 
 def _header(path: Path) -> Weights:
     """Return meta tensors with the names, shapes and types of a file's tensors."""
-    try:
-        with path.open("rb") as file:
-            length = int.from_bytes(file.read(8), "little")
-        if length > MAX_HEADER_BYTES:
-            raise _broken(path, f"its header claims {length} bytes")
-        header = {}
-        with safe_open(path, framework="pt") as opened:
-            for name in opened.keys():  # noqa: SIM118 - not a dict
-                part = opened.get_slice(name)
-                shape = tuple(part.get_shape())
-                if len(name) > MAX_NAME or not name.isprintable() or 0 in shape:
-                    raise _broken(path, f"the tensor {shown(name)} of the shape {shape[:9]}")
-                dtype = DTYPES.get(part.get_dtype(), NO_FLOAT)
-                header[name] = torch.empty(shape, dtype=dtype, device="meta")
-    except (SafetensorError, OSError, ValueError, RuntimeError) as error:
-        raise _broken(path, error) from None
+    header = {}
+    with open_tensors(path, "pt") as opened:
+        for name in opened.keys():  # noqa: SIM118 - not a dict
+            part = opened.get_slice(name)
+            shape = tuple(part.get_shape())
+            if len(name) > MAX_NAME or not name.isprintable() or 0 in shape:
+                raise ValueError(f"the tensor {shown(name)} of the shape {shape[:9]}")
+            dtype = DTYPES.get(part.get_dtype(), NO_FLOAT)
+            header[name] = torch.empty(shape, dtype=dtype, device="meta")
     return header
-
-
-def _broken(path: Path, why: object) -> CheckpointError:
-    line = " ".join(str(why).split())[:200]
-    return CheckpointError(
-        f"{path} is not a safetensors file that can be read: {line}", "unreadable_weights"
-    )
 
 
 NAME = re.compile(r"[\w.-]{1,96}(/[\w.-]{1,96})?", re.ASCII)

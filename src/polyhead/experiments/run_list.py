@@ -22,6 +22,7 @@ from typing import Any, Literal
 
 from polyhead.atomic_file import lock
 from polyhead.checkpoint.atomic_dir import CHECKPOINTS, follow
+from polyhead.checkpoint.model_files import tensor_header
 from polyhead.config import setting_keys, suggest
 from polyhead.errors import ConfigError
 from polyhead.render.html import page
@@ -222,9 +223,7 @@ def is_locked(folder: Path) -> bool:
 
 def count_weights(path: Path) -> int:
     """Return the number of weights in a safetensors file, from its header."""
-    with path.open("rb") as file:
-        n_bytes = int.from_bytes(file.read(8), "little")
-        tensors = json.loads(file.read(min(n_bytes, 2**27)))
+    tensors = json.loads(tensor_header(path))
     return sum(math.prod(t["shape"]) for name, t in tensors.items() if name != "__metadata__")
 
 
