@@ -131,3 +131,17 @@ def test_a_rotary_model_turns_by_these_places():
         model.hidden(images), model.stack(patches, places=model.turns((3, 4)))
     )
     assert (model.hidden(images) - model.stack(patches)).abs().max() > 0.01
+
+
+@pytest.mark.parametrize("grid", [(4, 6), (5, 3)])
+def test_positions_of_another_grid_keep_their_order_behind_the_class_token(grid):
+    torch.manual_seed(2)
+    model = ViT(ViTConfig(3, 12, 12, patch=4, positions="learned", stack=STACK))
+    table = model.positions.table.weight
+    with torch.no_grad():
+        table.normal_()
+    places = model.places(grid).detach()
+    assert places.shape == (1 + grid[0] * grid[1], table.size(1))
+    assert torch.equal(places[0], table[0])
+    corners = places[1:].unflatten(0, grid)[[0, 0, -1, -1], [0, -1, 0, -1]]
+    assert torch.cdist(corners, table.detach()).argmin(1).tolist() == [1, 3, 7, 9]
