@@ -2,6 +2,7 @@
 
 import json
 import struct
+from contextlib import nullcontext
 
 import pytest
 import torch
@@ -9,10 +10,12 @@ from expected_errors import raises
 from foreign_models import change_config, make_gpt, write_theirs
 from safetensors.torch import load_file, save_file
 
+from polyhead.checkpoint.tensors import count_tensors
 from polyhead.convert import reader
 from polyhead.convert.conversion import import_model
 from polyhead.convert.reader import read_foreign
 from polyhead.errors import CheckpointError, MissingError
+from polyhead.experiments.run_list import count_weights
 
 hf = pytest.importorskip("transformers")
 
@@ -167,3 +170,17 @@ def test_a_name_is_looked_for_in_the_cache_and_then_on_the_hub(folder, tmp_path,
     with raises(CheckpointError, "not_found", "../elsewhere/x"):
         reader.locate("../elsewhere/x")
     assert reader.locate(str(folder)) == folder
+
+
+def test_all_readers_refuse_headers_above_one_limit(tmp_path):
+    path = tmp_path / "model.safetensors"
+    header = b'{"w":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}'
+    for length, refused in ((2**23, False), (2**23 + 8, True)):
+        path.write_bytes(struct.pack("<Q", length) + header.ljust(length) + bytes(4))
+        for read, kind in (
+            (count_weights, ValueError),
+            (count_tensors, CheckpointError),
+            (lambda path: len(read_foreign(path, config=False).files), CheckpointError),
+        ):
+            with pytest.raises(kind) if refused else nullcontext():
+                assert read(path) == 1
