@@ -303,6 +303,17 @@ def test_show_prints_a_recipe_with_all_defaults(run, tmp_path):
     assert comments[0].startswith("# export: hf (MarianMTModel)")
 
 
+def test_a_folder_or_file_named_like_a_recipe_does_not_hide_it(run, fail, tmp_path, monkeypatch):
+    expected = {command: run(*command.split()) for command in ("train small --print-config",
+                "show small", "train base --print-config", "show base")}  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "small").mkdir()
+    (tmp_path / "base").write_text("nonsense")
+    assert {command: run(*command.split()) for command in expected} == expected
+    fail("train", "./small", "--print-config", code=5, mention="small")
+    fail("train", "./base", "--print-config", code=2, error="invalid_toml")
+
+
 def test_steps_override_the_epochs_of_a_recipe(run):
     assert "epochs" in run("show", "small")[1]
     _, shown, _ = run("show", "small", "train.steps=7")

@@ -5,20 +5,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from polyhead.atomic_file import write_text
-from polyhead.render.svg import (
-    FONTS,
-    GRID,
-    INK,
-    PALETTE,
-    SOFT,
-    Frame,
-    Length,
-    Point,
-    document,
-    round_ticks,
-    text,
-)
+from polyhead.atomic_file import write_bytes
+from polyhead.errors import ConfigError
+from polyhead.render import svg
+from polyhead.render.svg import FONTS, GRID, INK, PALETTE, SOFT, Frame, Length, Point, text
 
 WIDTH, HEIGHT = 440, 240  # of one chart
 STYLE = (
@@ -42,8 +32,13 @@ class Picture:
     svg: str
 
     def save(self, path: str | Path) -> None:
-        """Write the picture to an .svg file."""
-        write_text(Path(path), self.svg)
+        """Write an .svg, .html or .png file, by the suffix of its name; PNG needs resvg-py."""
+        suffix = Path(path).suffix.lower()
+        if suffix not in (".svg", ".html", ".png"):
+            raise ConfigError(f"{path}: the suffix must be .svg, .html or .png", "unknown_format")
+        page = f'<!doctype html><meta charset="utf-8"><title>chart</title>{self._repr_html_()}'
+        content = page.encode() if suffix == ".html" else self.svg.encode()
+        write_bytes(Path(path), svg.rasterize(self.svg) if suffix == ".png" else content)
 
     def _repr_svg_(self) -> str:
         return self.svg
@@ -61,7 +56,7 @@ def line_charts(title: str, charts: Mapping[str, Lines], x_name: str) -> Picture
     for number, (name, lines) in enumerate(shown.items()):
         parts += [f'<g transform="translate({number * WIDTH} 0)">', _chart(name, lines), "</g>"]
     parts.append(text(WIDTH / 2, HEIGHT - 6, x_name, "middle") if shown else "")
-    return Picture(document(title, WIDTH * max(1, len(shown)), HEIGHT, parts))
+    return Picture(svg.document(title, WIDTH * max(1, len(shown)), HEIGHT, parts))
 
 
 def _chart(name: str, lines: Lines) -> str:
@@ -69,7 +64,7 @@ def _chart(name: str, lines: Lines) -> str:
     x = _range([point.x for point in points])
     y = _range([point.y for point in points], margin=0.05)
     frame = Frame(52, 34, WIDTH - 70, HEIGHT - 80, x, y)
-    parts = [frame.axes(round_ticks(*x), round_ticks(*y)), text(52, 16, name, "title")]
+    parts = [frame.axes(svg.round_ticks(*x), svg.round_ticks(*y)), text(52, 16, name, "title")]
     for number, (label, line) in enumerate(lines.items()):
         if len(line) > 1:
             parts.append(frame.line(line, f"line c{number}"))

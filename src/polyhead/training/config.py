@@ -138,15 +138,12 @@ def recipe_names() -> list[str]:
 
 def find_recipe(name: str) -> Path:
     """Return the file of a recipe, given its path or its name."""
-    own = Path(name)
+    own, names = Path(name), recipe_names()
+    if name in names:  # also beside a file of this name
+        return Path(str(resources.files("polyhead") / "recipes" / f"{name}.toml"))
     if own.suffix == ".toml" or own.is_file():
         return own
-    path = Path(str(resources.files("polyhead") / "recipes" / f"{name}.toml"))
-    if not path.is_file():
-        raise ConfigError(
-            f"there is no recipe {name!r}{suggest(name, recipe_names())}", "no_recipe"
-        )
-    return path
+    raise ConfigError(f"there is no recipe {name!r}{suggest(name, names)}", "no_recipe")
 
 
 def read_run(
@@ -158,7 +155,7 @@ def read_run(
 
     recipe: a name, a TOML file, or the directory of a model or run whose configuration to use.
     """
-    is_saved = recipe is not None and Path(recipe).is_dir()
+    is_saved = recipe not in (None, *recipe_names()) and Path(str(recipe)).is_dir()
     values = saved_values(Path(str(recipe))) if is_saved else read(
         find_recipe(recipe or DEFAULT_RECIPE)
     )  # fmt: skip
