@@ -14,6 +14,7 @@ import pytest
 import yaml
 from packaging.requirements import Requirement
 
+import polyhead
 from polyhead.cli import serve
 from polyhead.errors import TORCH, install_command
 
@@ -33,6 +34,13 @@ def wheel(tmp_path_factory):
     folder = tmp_path_factory.mktemp("wheel")
     pip("wheel", "-q", "--no-deps", "--no-build-isolation", "--no-index", "-w", folder, ROOT)
     return next(folder.glob("polyhead-*.whl"))
+
+
+def test_the_version_is_that_of_the_newest_section_of_the_changelog():
+    heading = re.search(r"^## (.*)$", (ROOT / "CHANGELOG.md").read_text(encoding="utf-8"), re.M)[1]
+    version, _, note = heading.partition(" ")
+    assert PROJECT["version"] == version + ".dev0" * (note == "(unreleased)")
+    assert PROJECT["version"] == polyhead.__version__
 
 
 @pytest.mark.slow

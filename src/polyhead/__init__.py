@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 if not os.environ.keys() & {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"}:
     os.environ["GOMP_SPINCOUNT"] = "3000"
 
-__version__ = "0.1.0"
+__version__ = "0.2.0.dev0"
 
 __all__ = [
     "AttentionView",
