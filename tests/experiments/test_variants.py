@@ -87,6 +87,9 @@ def test_several_recipes_are_tested_against_the_first_with_the_same_values():
     request = make_request(["vit-digits", "resnet-digits"], vary=["data.max_examples=9,99"])
     against = {system.name: system.baseline for system in request.contest.systems}
     assert against["resnet-digits,max_examples=99"] == "vit-digits,max_examples=99"
+    assert list(against) == [  # by recipe, then by value
+        f"{recipe},max_examples={n}" for recipe in ("vit-digits", "resnet-digits") for n in (9, 99)
+    ]
     named = make_request(["vit-digits"], vary=["recipe=resnet-digits"], baseline="resnet-digits")
     assert {system.baseline for system in named.contest.systems} == {"resnet-digits"}
 

@@ -22,7 +22,7 @@ from polyhead.cost.report import cost_report
 from polyhead.errors import CheckpointError, ConfigError, DataError
 from polyhead.models.registry import FAMILIES
 from polyhead.models.vit import ViT
-from polyhead.training.config import build, read_run, recipe_names, stack_of
+from polyhead.training.config import build, fitting_recipe, read_run, recipe_names, stack_of
 from polyhead.training.finetune import read_pretrained, with_pretrained_sizes
 from polyhead.training.optim import BLOCK
 from polyhead.training.trainer import train
@@ -73,6 +73,13 @@ def logits_of(saved):
         if saved.family == "electra":
             return torch.cat([saved.model.suspect(ids)[..., None], saved.model.generator(ids)], -1)
         return saved.model(ids)
+
+
+def test_without_a_recipe_the_model_or_the_kind_of_files_chooses_one(trained):
+    init = trained["bert-tiny"]
+    assert fitting_recipe(init, {"text": ["a.txt"]}) == str(init)
+    assert fitting_recipe(init, {"labelled": ["a.tsv"]}) == "classify-small"
+    assert fitting_recipe(None, {"text": ["a.txt"]}) is None
 
 
 @pytest.mark.parametrize("recipe", SETTINGS)

@@ -145,7 +145,13 @@ def test_scattered_examples_are_complete_and_whatever_the_processes(
     form = StoreForm(kind, 40 if kind == "pairs" else 9, kind == "pairs")
     place = tmp_path / "stores"
     place.mkdir()
-    counts = write_store(place, spool, run / "tokenizer", form, processes=processes)
+    done = []
+    monkeypatch.setattr(corpus_store, "PROGRESS_SECONDS", -1 if kind == "pairs" else 10**9)
+    counts = write_store(
+        place, spool, run / "tokenizer", form, processes=processes, progress=done.append
+    )
+    assert done == (sorted(set(done)) if kind == "pairs" else [])
+    assert len(done) > 1 or kind == "parts"
     stores = {name: TokenSequences.open(place / name) for name in form.names}
     tokenizer = load_tokenizers(run / "tokenizer").source
     assert counts.n_lines == 95

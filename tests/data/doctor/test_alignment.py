@@ -11,6 +11,7 @@ from polyhead.data.doctor.alignment import (
     NO_OFFSET,
     SWITCH_COST,
     AlignedSpan,
+    PairFeatures,
     best_path,
     judge,
     judge_all,
@@ -33,6 +34,14 @@ def corpus(n, seed=0):
         rng.shuffle(others)
         targets.append(" ".join(others) + end)
     return sources, targets
+
+
+def test_numbers_are_none_on_one_side_different_or_shared():
+    features = PairFeatures(["a", "b 5", "c", "d 7", "e 9"], ["A", "B", "C 6", "D 8", "E 9"])
+    first, (_, _, numbers, _) = features.at(0)
+    assert (first, numbers.tolist()) == (0, [0, 1, 1, 2, 3])
+    first, (_, _, numbers, _) = features.at(1)  # a B, b 5 C 6, c D 8, d 7 E 9
+    assert (first, numbers.tolist()) == (0, [0, 2, 1, 2])
 
 
 CIPHER = str.maketrans("bdklmnprstwz", "гджзклмнптфх")  # another script: no word in common
