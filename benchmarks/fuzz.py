@@ -1,7 +1,7 @@
 """Open damaged and hostile files of every kind, and count what they do to the process.
 
     python benchmarks/fuzz.py                                10,000 and 2,000 of each kind
-    python benchmarks/fuzz.py --kinds image,archive --n 200
+    python benchmarks/fuzz.py --kinds image,idx --n 200
 
 Every mutant is opened by the code that opens a stranger's file, in a fork of this process. It is a
 failure if anything but a PolyheadError escapes, if the process dies, if a mutant takes more than

@@ -8,7 +8,7 @@ import pytest
 from fuzz_mutants import KINDS, Kind, Mutant
 
 SAMPLE = {"tokenizer.json": 25, "sentencepiece": 60, "config.json": 12, "safetensors": 16,
-          "huggingface": 3, "image": 30, "archive": 8, "table": 60,
+          "huggingface": 3, "image": 30, "idx": 8, "table": 60,
           "questions": 60, "arrow": 12, "parquet": 12, "xlsx": 12}  # fmt: skip
 
 
