@@ -96,10 +96,11 @@ def _answers(value: object) -> list[tuple[Any, Any]]:
     """Return texts and starts of a list of objects, or of an object of lists; else a bad answer."""
     if isinstance(value, list) and all(isinstance(item, dict) for item in value):
         return [(item.get("text"), item.get("answer_start")) for item in value]
-    columns = [value.get("text"), value.get("answer_start")] if isinstance(value, dict) else [None]
-    if not all(isinstance(column, list) for column in columns) or len({*map(len, columns)}) > 1:
+    table = value if isinstance(value, dict) else {}
+    texts, starts = table.get("text"), table.get("answer_start")
+    if not isinstance(texts, list) or not isinstance(starts, list) or len(texts) != len(starts):
         return [(None, None)]
-    return list(zip(*columns, strict=True))
+    return list(zip(texts, starts, strict=True))
 
 
 def _from_rows(name: str, header: Sequence[str], rows: Iterator[Any]) -> Iterator[Record]:

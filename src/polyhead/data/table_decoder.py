@@ -49,7 +49,7 @@ def _xlsx(path: str) -> tuple[None, Iterator[Any]]:
     book = python_calamine.CalamineWorkbook.from_path(path)
     sheets = (book.get_sheet_by_name(name) for name in book.sheet_names)
     sheet = next((sheet for sheet in sheets if sheet.width > 1), None)
-    if sheet is None:
+    if sheet is None or sheet.start is None:
         return None, iter(())
     rows = islice(sheet.iter_rows(), sheet.start[0], None)  # the columns begin at the first cell
     return None, iter(lambda: [*islice(rows, SLICE)], [])
