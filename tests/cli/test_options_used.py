@@ -29,7 +29,7 @@ VALUES = {  # of each option; names in braces are files
     "top_k": "1", "top_p": "0.1", "n_best": "3", "max_length": "1", "scores": FLAG,
     "no_split": FLAG, "prefix": "Anna", "align": FLAG, "jsonl": FLAG, "seed": "9",
     "prompt": "오늘", "max_tokens": "1", "greedy": FLAG, "stop": "{last}", "n": "2", "tokens": FLAG,
-    "pair": "word", "top": "1", "threshold": "0.001", "context": "Anna 57.",
+    "pair": "word", "top": "2", "threshold": "0.001", "context": "Anna 57.",
     "similar_to": "Anna",
 }  # fmt: skip
 EVALUATED = {  # task: the input of `evaluate`

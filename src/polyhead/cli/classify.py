@@ -72,6 +72,8 @@ def classify(
         classifier = TextClassifier.from_saved(  # raises, and names the right command
             classifier.saved, classifier.name, classifier.device
         )
+    if scores and jsonl:
+        raise ConfigError("--scores has no effect: --jsonl has the scores", "no_effect")
     if size is not None or top != 1:
         raise ConfigError("--top and --size are for images only", "conflicting_options")
     _, inputs = split_inputs([str(model), *(files or ())])
