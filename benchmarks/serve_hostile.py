@@ -4,13 +4,19 @@
             body, or are opened and closed all the time: its median wait at most 3 times as long
     fuzz    random requests (seeded) without a socket: no status above 499 but 503, and at most 5 %
             more memory after the last than after the first tenth
+    log     random and broken requests (seeded) through sockets, half of them with the API key: no
+            status above 499 but 503, no traceback, less than one log line per ten requests
+    health  /health/live beside 900 clients that send short texts or long ones without a pause: each
+            answer within 2 s
 
-Both train tiny models first, unless --model names a translator (idle). Clients and server use this
-machine only.
+All train tiny models first, unless --model names a translator (not for fuzz). Clients and server
+use this machine only.
 """
 
 import argparse
 import asyncio
+import contextlib
+import http.client
 import random
 import resource
 import socket
@@ -18,6 +24,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -25,7 +32,7 @@ from pathlib import Path
 
 import measuring
 import torch
-from serve_client import Server, closed, started
+from serve_client import MAX_OPEN, Server, closed, started
 
 sys.path.append(str(Path(__file__).parents[1] / "tests" / "support"))
 
@@ -46,7 +53,9 @@ SENT = {
     b"Content-Type: application/json\r\nContent-Length: 900\r\n\r\n{",
     "reconnecting": b"",
 }
-SLOWER_BAR, MEMORY_BAR = 3.0, 0.05
+SLOWER_BAR, MEMORY_BAR, LINES_BAR, HEALTH_BAR = 3.0, 0.05, 0.1, 2.0
+KEY = "correct horse battery"
+N_OPEN = 50  # connections of random requests
 TEXTS = ["내일 회의가 있어요.", "오늘은 금요일입니다."]
 
 
@@ -81,7 +90,7 @@ def idle(words: argparse.Namespace) -> list[str]:
     """Return a table of a client's median wait, alone and beside each kind of connection."""
     with tempfile.TemporaryDirectory() as folder:
         model = words.model or train_tiny(Path(folder))
-        with started(Path(model), 1) as server:
+        with started(Path(model), "--threads", "1") as server:
             closed(server, TEXTS, 2, 20, 1)  # warm up
             rows = [_idle_row(server, kind, words) for kind in SENT]
     columns = [f"beside {words.connections:,} connections", "times the wait alone", "bar"]
@@ -180,23 +189,145 @@ def _resident() -> int:
     return int(pages) * resource.getpagesize() // 1024
 
 
+def log(words: argparse.Namespace) -> list[str]:
+    """Return a table of statuses and of the lines that the server wrote."""
+    lines: list[str] = []
+    with tempfile.TemporaryDirectory() as folder:
+        model = words.model or train_tiny(Path(folder))
+        with started(Path(model), "--threads", "1", "--api-key", KEY) as server:
+            log_lines = server.process.stderr
+            assert log_lines is not None
+            reader = threading.Thread(target=lambda: lines.extend(log_lines))
+            reader.start()
+            statuses = asyncio.run(_send_broken(server, words.requests))
+            alive = server.process.poll() is None
+            code = server.stop()
+            reader.join()
+    wrong = sum(n for status, n in statuses.items() if status >= 500 and status != 503)
+    counts = ", ".join(f"{status or 'none'}: {n:,}" for status, n in sorted(statuses.items()))
+    n_traces = sum(line.startswith("Traceback") for line in lines)
+    is_short = len(lines) < max(2, LINES_BAR * words.requests)  # one says that it stops
+    rows = [
+        ["answers", counts, f"no 5xx but 503: {'kept' if not wrong else f'MISSED ({wrong})'}"],
+        ["tracebacks", str(n_traces), "0: " + ("MISSED" if n_traces else "kept")],
+        ["log lines", f"{len(lines):,}", f"{LINES_BAR:g} a request: {_kept(is_short)}"],
+        ["exit code", str(code), f"0, not before it is stopped: {_kept(alive and code == 0)}"],
+    ]
+    return measuring.table([f"{words.requests:,} hostile requests", "", "bar"], rows)
+
+
+def _kept(is_kept: bool) -> str:
+    return "kept" if is_kept else "MISSED"
+
+
+def _broken(draw: random.Random, host: str) -> bytes:
+    """Return a random request as bytes: whole, changed, cut off, or with a bad chunk."""
+    method, path, body, headers, query = any_request(draw)
+    fields = {"host": host, "connection": "close", "content-length": str(len(body))}
+    fields |= {"authorization": f"Bearer {KEY}"} if draw.random() < 0.5 else {}
+    fields |= dict(headers)
+    kind = draw.random()
+    if kind < 0.15:
+        del fields["content-length"]
+        fields["transfer-encoding"] = "chunked"
+        body = draw.choice((b"ZZ\r\n", b"5\r\nabc", b"-1\r\n", b"0\r\n\r\n", b"1;" * 99))
+    head = f"{method} {path}?{query.decode('latin-1')} HTTP/1.1\r\n"
+    head += "".join(f"{name}: {value}\r\n" for name, value in fields.items())
+    whole = bytearray(head.encode("utf-8", "surrogatepass") + b"\r\n" + body)
+    if kind > 0.8:
+        for _ in range(draw.randint(1, 8)):
+            whole[draw.randrange(len(whole))] = draw.randrange(256)
+    return bytes(whole[: draw.randrange(1, len(whole))] if kind > 0.9 else whole)
+
+
+async def _send_broken(server: Server, n_requests: int) -> Counter[int]:
+    """Send requests; count the statuses, 0 for none. Each tenth client leaves without reading."""
+    statuses: Counter[int] = Counter()
+    numbers = iter(range(n_requests))
+
+    async def client() -> None:
+        for number in numbers:
+            draw, status = random.Random(number), 0
+            with contextlib.suppress(OSError, asyncio.IncompleteReadError, TimeoutError):
+                reader, writer = await asyncio.open_connection(server.host, server.port)
+                writer.write(_broken(draw, f"{server.host}:{server.port}"))
+                if number % 10 == 0:
+                    writer.transport.abort()
+                else:
+                    if number % 10 < 4:  # the server then closes; broken ones wait for its limit
+                        writer.write_eof()
+                    answer = await asyncio.wait_for(reader.read(), 60)
+                    status = int(answer[9:12]) if answer else 0
+                writer.close()
+            statuses[status] += 1
+
+    await asyncio.gather(*(client() for _ in range(N_OPEN)))
+    return statuses
+
+
+def health(words: argparse.Namespace) -> list[str]:
+    """Return a table of the waits for /health/live beside busy clients."""
+    rows = []
+    with tempfile.TemporaryDirectory() as folder:
+        model = words.model or train_tiny(Path(folder))
+        for kind in ("short", "long"):
+            waits = []
+            with started(Path(model)) as server:
+                command = [sys.executable, __file__, "load", server.host, str(server.port), kind]
+                with subprocess.Popen(command) as clients:
+                    time.sleep(2.0)  # until all are connected
+                    for _ in range(words.requests):
+                        waits.append(_health_wait(server))
+                        time.sleep(0.05)
+                    clients.kill()
+            shown = f"{statistics.median(waits):.3f} s, at most {max(waits):.3f} s"
+            rows.append([f"{kind} texts", shown, f"{HEALTH_BAR:g} s: {_kept(max(waits) < 2)}"])
+    return measuring.table([f"/health/live beside {MAX_OPEN} clients", "", "bar"], rows)
+
+
+def _health_wait(server: Server) -> float:
+    """Return the seconds until the answer of a new connection; infinite if it is not 200."""
+    began = time.perf_counter()
+    try:
+        connection = http.client.HTTPConnection(server.host, server.port, timeout=30)
+        connection.request("GET", "/health/live")
+        is_alive = connection.getresponse().status == 200
+        connection.close()
+    except OSError:
+        is_alive = False
+    return time.perf_counter() - began if is_alive else float("inf")
+
+
+def load(host: str, port: int, kind: str) -> None:
+    """Send texts by many clients without a pause, until the process is killed."""
+    resource.setrlimit(resource.RLIMIT_NOFILE, (MAX_OPEN + 100,) * 2)
+    texts = TEXTS if kind == "short" else [" ".join(TEXTS * 30)]
+    closed(Server(None, host, port), texts, MAX_OPEN, 10**9, 1)  # type: ignore[arg-type]
+
+
 def main(arguments: Sequence[str]) -> int:
     """Measure, print, and record if asked to."""
     if arguments[:1] == ["hold"]:
         hold(arguments[1], int(arguments[2]), arguments[3], int(arguments[4]))
         return 0
+    if arguments[:1] == ["load"]:
+        load(arguments[1], int(arguments[2]), arguments[3])
+        return 0
+    measures = {"idle": (idle, 200), "fuzz": (fuzz, 200_000), "log": (log, 50_000),
+                "health": (health, 200)}  # fmt: skip
     parser = measuring.parser(__doc__)
-    parser.add_argument("what", choices=("idle", "fuzz"))
-    parser.add_argument("--model", type=Path, default=None, help="a translator, for idle")
+    parser.add_argument("what", choices=list(measures))
+    parser.add_argument("--model", type=Path, default=None, help="a translator, not for fuzz")
     parser.add_argument("--connections", type=int, default=1000)
-    parser.add_argument("--requests", type=int, default=0, help="default: 200 and 200,000")
+    parser.add_argument("--requests", type=int, default=0, help="default: of each measure")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--record", action="store_true", help="append to RESULTS.md")
     words = parser.parse_args(arguments)
-    words.requests = words.requests or (200 if words.what == "idle" else 200_000)
+    measure, n_requests = measures[words.what]
+    words.requests = words.requests or n_requests
     torch.set_num_threads(1)
     where = measuring.environment("serve_hostile.py", arguments)
-    report = [*where, "", *(idle if words.what == "idle" else fuzz)(words)]
+    report = [*where, "", *measure(words)]
     print("\n".join(["", *report]))
     if words.record:
         measuring.record(measuring.RESULTS, "The server and hostile clients", report)

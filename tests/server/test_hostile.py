@@ -210,7 +210,8 @@ def test_what_is_not_http_leaves_no_line_in_the_log(start):
     head = b"POST /v1/generate HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n"
     upgrade = b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: upgrade\r\nUpgrade: x\r\n\r\n"
     sent = [(head + b"ZZ\r\n", b"", 400), (head, b"ZZ\r\n", 401), (b"ZZ\r\n\r\n", b"ZZ", 400),
-            (upgrade, b"ZZ\r\n\r\n", 200)]  # fmt: skip
+            (upgrade, b"ZZ\r\n\r\n", 200),
+            (head.replace(b"POST", b"HEAD") + b"ZZ\r\n", b"", 400)]  # fmt: skip
     for first, then, status in sent * 10:
         with socket.create_connection((running.host, running.port), timeout=20) as connection:
             connection.sendall(first)

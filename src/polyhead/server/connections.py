@@ -27,11 +27,9 @@ from polyhead.server.settings import MAX_CONNECTIONS, is_loopback
 CLIENT: ContextVar[str] = ContextVar("client", default="")  # `client_address` of the request
 SHARE = 4  # a remote address has at most 1/4 of the connections
 RESERVED_FILES = 64  # open files of the process besides connections
-TIMEOUT_BODY = b'{"error":"the request head arrived too slowly"}'
-TIMEOUT = (
-    b"HTTP/1.1 408 Request Timeout\r\nConnection: close\r\nContent-Type: application/json\r\n"
-    b"Content-Length: %d\r\n\r\n%s" % (len(TIMEOUT_BODY), TIMEOUT_BODY)
-)
+LAST = b'HTTP/1.1 %s\r\nConnection: close\r\nContent-Type: application/json\r\n\r\n{"error":"%s"}'
+TIMEOUT = LAST % (b"408 Request Timeout", b"the request head arrived too slowly")
+NOT_HTTP = LAST % (b"400 Bad Request", b"this is not HTTP")
 
 
 @dataclass(frozen=True)
@@ -85,10 +83,10 @@ class LimitedConnection(H11Protocol):
         else:
             self._stop_head_timer()
 
-    def send_400_response(self, msg: str) -> None:
+    def send_400_response(self, _msg: str) -> None:
         """Reject what is not HTTP, unless a response has started; no other response follows."""
         if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
-            super().send_400_response(msg)
+            self.transport.write(NOT_HTTP)  # h11 would refuse some, such as a body after HEAD
         if self.cycle is not None:
             self.cycle.disconnected = True
             self.cycle.message_event.set()
