@@ -39,7 +39,14 @@ if TYPE_CHECKING:
     from polyhead.pipelines.text_generator import TextGenerator
     from polyhead.pipelines.translator import Translator
     from polyhead.plugin_registry import load_plugin
-    from polyhead.training.callbacks import Callback
+    from polyhead.training.callbacks import (
+        Callback,
+        SavedCheckpoint,
+        TrainingEnd,
+        TrainingStart,
+        TrainingStep,
+        Validation,
+    )
     from polyhead.training.entry import train
     from polyhead.training.result import TrainResult
     from polyhead.viz.capture import attention_view
@@ -53,42 +60,14 @@ if not os.environ.keys() & {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"}:
 __version__ = "0.2.0.dev0"
 
 __all__ = [
-    "AttentionView",
-    "Callback",
-    "DecodeConfig",
-    "FastGenerator",
-    "FastTranslator",
-    "FeedForward",
-    "ImageClassifier",
-    "ImageView",
-    "Mask",
-    "MaskFiller",
-    "MultiHeadAttention",
-    "Pipeline",
-    "PolyheadError",
-    "QuestionAnswerer",
-    "ReplacedTokenDetector",
-    "SentenceEmbedder",
-    "StackConfig",
-    "Tagger",
-    "TextClassifier",
-    "TextGenerator",
-    "TrainResult",
-    "TransformerStack",
-    "Translator",
-    "__version__",
-    "attention_view",
-    "compare",
-    "create_model",
-    "evaluate",
-    "list_models",
-    "list_runs",
-    "load",
-    "load_model",
-    "load_plugin",
-    "save_model",
-    "set_seed",
-    "train",
+    "AttentionView", "Callback", "DecodeConfig", "FastGenerator", "FastTranslator",
+    "FeedForward", "ImageClassifier", "ImageView", "Mask", "MaskFiller", "MultiHeadAttention",
+    "Pipeline", "PolyheadError", "QuestionAnswerer", "ReplacedTokenDetector", "SavedCheckpoint",
+    "SentenceEmbedder", "StackConfig", "Tagger", "TextClassifier", "TextGenerator",
+    "TrainResult", "TrainingEnd", "TrainingStart", "TrainingStep", "TransformerStack",
+    "Translator", "Validation", "__version__", "attention_view", "compare", "create_model",
+    "evaluate", "list_models", "list_runs", "load", "load_model", "load_plugin", "save_model",
+    "set_seed", "train",
 ]  # fmt: skip
 
 _MODULES = {
@@ -107,14 +86,19 @@ _MODULES = {
     "PolyheadError": "errors",
     "QuestionAnswerer": "pipelines.question_answerer",
     "ReplacedTokenDetector": "pipelines.replaced_token_detector",
+    "SavedCheckpoint": "training.callbacks",
     "SentenceEmbedder": "pipelines.sentence_embedder",
     "StackConfig": "layers.transformer_stack",
     "Tagger": "pipelines.tagger",
     "TextClassifier": "pipelines.text_classifier",
     "TextGenerator": "pipelines.text_generator",
     "TrainResult": "training.result",
+    "TrainingEnd": "training.callbacks",
+    "TrainingStart": "training.callbacks",
+    "TrainingStep": "training.callbacks",
     "TransformerStack": "layers.transformer_stack",
     "Translator": "pipelines.translator",
+    "Validation": "training.callbacks",
     "attention_view": "viz.capture",
     "compare": "experiments.comparison",
     "create_model": "models.registry",

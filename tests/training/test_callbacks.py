@@ -4,6 +4,7 @@ import json
 from dataclasses import FrozenInstanceError
 
 import pytest
+import torch
 from expected_errors import raises
 from reporters import Crash
 from tiny import SMALL, write_corpus
@@ -58,6 +59,10 @@ def test_events_come_in_order_with_the_numbers_of_the_log(config, tmp_path):
     assert [checkpoint.step for checkpoint in saved] == [0, 4, 6, 8, 12]
     assert saved[-1].path == list_checkpoints(tmp_path / "run" / "checkpoints")[-1][1]
     assert events.of("TrainingStart")[0].config["train"]["steps"] == 12
+    model = events.of("TrainingStart")[0].model  # the one that was trained
+    for name, weight in polyhead.load_model(saved[-1].path).state_dict().items():
+        assert torch.equal(model.state_dict()[name], weight), name
+    assert {type(event) for event in events.seen} <= {getattr(polyhead, kind) for kind in kinds}
     lines = [json.loads(line) for line in (tmp_path / "run/metrics.jsonl").open()]
     rates = [line["rate"] for line in lines if line["kind"] == "train"]
     assert rates == [step.rate for step in steps][1::2]  # train.log_every = 2

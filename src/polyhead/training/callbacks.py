@@ -11,11 +11,14 @@ Progress bars and loggers are callbacks too. With several processes only the fir
 
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from polyhead.errors import ConfigError
+
+if TYPE_CHECKING:
+    from torch import nn
 
 EndReason = Literal["finished", "patience", "stopped", "interrupted", "failed"]
 
@@ -28,7 +31,8 @@ class TrainingStart:
     step: int  # of the checkpoint that training resumes from, else 0
     steps: int  # at the end
     metrics: Mapping[str, float]  # of the last validation before `step`
-    config: Mapping[str, Any]  # tables of plain values, as in config.toml
+    config: Mapping[str, object]  # tables of plain values, as in config.toml
+    model: "nn.Module | None" = field(default=None, repr=False, compare=False)  # in training
 
 
 @dataclass(frozen=True)

@@ -243,7 +243,8 @@ class Trainer:
 
     def report_start(self) -> None:
         path, step, steps = self.run_dir.path, self.progress.step, self.config.train.steps
-        start = TrainingStart(path, step, steps, self.metrics or {}, self.config.plain())
+        metrics, values = self.metrics or {}, self.config.plain()
+        start = TrainingStart(path, step, steps, metrics, values, self.model)
         self.log.callback.on_start(start)
 
     def choose_checkpoint(self, choose: Callable[[], Path | None]) -> Path | None:
