@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import mean, median
+from typing import Any
 
 from polyhead.config import from_dict, read, suggest
 from polyhead.cost.published import TABLE_2
@@ -65,7 +66,8 @@ def summarize(
     for name in ("p_value", "p_seeds"):  # every row is a test
         tested = [n for n, row in enumerate(rows) if vars(row)[name] is not None]
         for n, p in zip(tested, holm([vars(rows[n])[name] for n in tested]), strict=True):
-            rows[n] = replace(rows[n], **{name: p})
+            values: dict[str, Any] = {name: p}
+            rows[n] = replace(rows[n], **values)
     request, first, contest = plan.request, results[0], plan.request.contest
     search = from_dict(DecodeConfig, plan.base.get("decode", {}), "decode.")
     signatures = {score.signature for score in next(iter(first.scores.values())).values()}

@@ -103,8 +103,8 @@ def compare(
             for lines in (baseline, system)
         ]
         before, after = (float(metric._aggregate_and_compute(stats).score) for stats in both)
-        drawn = [[s.score for s in resample(metric, stats, samples)] for stats in both]
-        distances = np.abs(np.subtract(*drawn))
+        drawn = np.array([[s.score for s in resample(metric, stats, samples)] for stats in both])
+        distances = np.abs(drawn[0] - drawn[1])
         n_farther = int((distances - distances.mean() > abs(before - after)).sum())
         # equal scores would have a small p-value
         p_value = 1.0 if before == after else (n_farther + 1) / (samples + 1)

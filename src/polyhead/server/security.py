@@ -118,8 +118,8 @@ class SecurityMiddleware:
             self.metrics.seconds.labels(label).observe(seconds)
             if self.settings.access_log is not None:
                 request = f"{scope['method']} {scope['raw_path'].decode()[:200]}"
-                response = f"{status or 'left'} {1000 * seconds:.0f} ms {size} bytes"
-                self.settings.access_log(f"{time.strftime('%FT%T%z')} {request} {response}")
+                answer = f"{status or 'left'} {1000 * seconds:.0f} ms {size} bytes"
+                self.settings.access_log(f"{time.strftime('%FT%T%z')} {request} {answer}")
 
     def _check(self, headers: Headers, path: str, method: str) -> None:
         hosts = headers.getlist("host")

@@ -141,8 +141,11 @@ class HeldOutBatches(MaskedBatches):
             self.masker.draw(gather(self.sides[0], numbers[n : n + 1]), mix(self.seed, number))
             for n, number in enumerate(numbers.tolist())
         ]
-        columns = ([vars(row)[name][0] for row in rows] for name in ("ids", "blanked", "chosen"))
-        return MaskedBatch(*(pad_sequence(c, True, PAD) for c in columns), tokens_per_blank=1.0)
+        ids, blanked, chosen = (
+            pad_sequence([vars(row)[name][0] for row in rows], batch_first=True, padding_value=PAD)
+            for name in ("ids", "blanked", "chosen")
+        )
+        return MaskedBatch(ids, blanked, chosen, tokens_per_blank=1.0)
 
 
 def validation_batches(

@@ -97,8 +97,8 @@ async def translate_texts(
     by_text = [[next(outputs) for _ in text] for text in segments]
     translations = await context.prepare(
         lambda: [
-            join_segments(served.model, *text)
-            for served, *text in zip(models, texts, segments, by_text, strict=True)
+            join_segments(served.model, text, parts, results)
+            for served, text, parts, results in zip(models, texts, segments, by_text, strict=True)
         ],
         n_characters,
     )
