@@ -275,7 +275,9 @@ def health(words: argparse.Namespace) -> list[str]:
             with started(Path(model)) as server:
                 command = [sys.executable, __file__, "load", server.host, str(server.port), kind]
                 with subprocess.Popen(command) as clients:
-                    time.sleep(2.0)  # until all are connected
+                    files = Path(f"/proc/{server.process.pid}/fd")
+                    while clients.poll() is None and len(list(files.iterdir())) < MAX_OPEN:
+                        time.sleep(0.1)  # until all are connected (Linux)
                     for _ in range(words.requests):
                         waits.append(_health_wait(server))
                         time.sleep(0.05)
