@@ -323,7 +323,7 @@ def prepare(machine: Machine, chosen: Sequence[str]) -> Iterator[Command]:
         Command("languages", ("languages", RUN, "de-fr"),
                 partial(in_place, RUN, partial(labelled_in, known=old)), finished, None,
                 partial(in_place, RUN, labels_in), (labelled_in(finished / RUN, old),)),
-        Command("compare", ("compare", *SYSTEM, *CORPUS, "--flops", "1e5", "--systems",
+        Command("compare", ("compare", *SYSTEM, *CORPUS, "--steps", "2", "--systems",
                             "transformer", "--run", RUN, "--lang", "en"),
                 partial(in_place, RUN, comparison_in)),
         Command("data get", ("data", "get", "tiny", "--output", OUTPUT), output, parts=True),

@@ -33,8 +33,8 @@ def read_words(arguments: Sequence[str]) -> argparse.Namespace:
     parser = measuring.parser(__doc__)
     parser.add_argument("what", choices=CONTESTS_ON)
     parser.add_argument("overrides", nargs="*", metavar="key=value", help="for all systems")
-    parser.add_argument("--budget", default=None, help="time of each: 20m unless FLOPs are given")
-    parser.add_argument("--flops", default=None, help="of each, instead of a time")
+    parser.add_argument("--budget", default=None, help="time of each: 20m unless steps are given")
+    parser.add_argument("--steps", type=int, default=None, help="of each, instead of a time")
     parser.add_argument("--systems", default="", help="joined by commas; all if not given")
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--ensemble", action="append", default=[], help="seeds, or a+b+c")
@@ -51,12 +51,12 @@ def read_words(arguments: Sequence[str]) -> argparse.Namespace:
 def asked_by(words: argparse.Namespace) -> CompareRequest:
     """Return the request that the command line would make."""
     contest, recipe, _ = CONTESTS_ON[words.what]
-    time = words.budget if words.budget or words.flops else "20m"
-    flops = "1e9" if words.quick else words.flops
+    time = words.budget if words.budget or words.steps else "20m"
+    steps = 4 if words.quick else words.steps
     return CompareRequest(
         CONTESTS[contest],
         words.run or Path("runs") / f"table2-{words.what}",
-        read_budget(None if words.quick else time, flops),
+        read_budget(None if words.quick else time, steps),
         recipe,
         (*words.overrides, *(QUICK if words.quick else ())),
         systems=tuple(name for name in words.systems.split(",") if name),

@@ -15,7 +15,7 @@ def test_the_table_goes_to_the_results(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("POLYHEAD_DATA", str(tmp_path))
     results = tmp_path / "RESULTS.md"
     monkeypatch.setattr(table2.measuring, "RESULTS", results)
-    words = ["g2p", "--flops", "1e6", "--systems", "gru", "--run", str(tmp_path / "run"),
+    words = ["g2p", "--steps", "4", "--systems", "gru", "--run", str(tmp_path / "run"),
              "--record", "model.d_model=8", "train.bleu_sentences=1",
              "train.device=cpu"]  # fmt: skip
     assert table2.main(words) == 0

@@ -67,7 +67,7 @@ def test_two_processes_make_the_table_of_one(corpus, tmp_path, capsys):
     tables = []
     for n_processes in ("1", "2"):
         run = tmp_path / n_processes
-        command = words(corpus, run, "--flops", "1e6", "--processes", n_processes)
+        command = words(corpus, run, "--steps", "4", "--processes", n_processes)
         assert main(command) == 0
         tables.append(timeless(json.loads((run / "table.json").read_text(encoding="utf-8"))))
         for name in ("lstm-1", "gru-1"):
@@ -97,7 +97,7 @@ def step_of(run):
 @pytest.mark.parametrize("moment", ["training", "starting"])
 def test_ctrl_c_saves_all_runs(corpus, tmp_path, moment):
     run = tmp_path / "compare"
-    command = words(corpus, run, "--flops", "1e12", "--processes", "2")
+    command = words(corpus, run, "--steps", "100000", "--processes", "2")
     with subprocess.Popen(
         [sys.executable, "-m", "polyhead", *command], env=ENVIRONMENT, stderr=subprocess.PIPE,
         text=True, start_new_session=True,

@@ -38,7 +38,6 @@ PLAN_HELP = "Plan: table2, ladder, pretraining, electra, images, or a TOML file.
 
 Recipe = Annotated[str | None, Argument(help=RECIPE_HELP)]
 Budget = Annotated[str | None, Option(help="CPU time per system, e.g. 90s, 20m, 1h30m.")]
-Flops = Annotated[str | None, Option(help="Or training FLOPs per system, e.g. 5e14.")]
 Steps = Annotated[int | None, Option(help="Or training steps per system.")]
 Systems = Annotated[str | None, Option(help=SYSTEMS_HELP)]
 Seeds = Annotated[int, Option(help="Number of runs per system, with different seeds.")]
@@ -56,7 +55,6 @@ def compare(
     vary: Annotated[list[str] | None, Option(help=VARY_HELP)] = None,
     plan: Annotated[str | None, Option(help=PLAN_HELP)] = None,
     budget: Budget = None,
-    flops: Flops = None,
     steps: Steps = None,
     systems: Systems = None,
     seeds: Seeds = 1,
@@ -97,10 +95,10 @@ def compare(
     polyhead compare --vary recipe=vit-digits,resnet-digits --vary data.max_examples=99,800
     polyhead compare --plan pretraining --text mine.txt --data mine.tsv --budget 10m
     polyhead compare multi30k-de-en --budget 20m
-    polyhead compare multi30k-de-en --flops 5e14 --systems transformer,convs2s,gnmt --seeds 3
+    polyhead compare multi30k-de-en --steps 2000 --systems transformer,convs2s,gnmt --seeds 3
     polyhead compare --source train.ko --target train.en --budget 10m --run runs/mine-compared
     polyhead compare g2p-ko --budget 10m --metric wer
-    polyhead compare multi30k-de-en --flops 5e14 --seeds 2 --processes 2
+    polyhead compare multi30k-de-en --steps 2000 --seeds 2 --processes 2
     polyhead compare --list --scale paper
     """
     from polyhead.experiments.comparison import make_request
@@ -125,7 +123,7 @@ def compare(
         "test_text": test_text, "test_data": test_data, "test_images": test_images,
     }  # fmt: skip
     request = make_request(
-        names, vary=vary or (), plan=plan, budget=(budget, flops, steps),
+        names, vary=vary or (), plan=plan, budget=(budget, steps),
         systems=split_names(systems), seeds=seeds, baseline=baseline, metric=metric, run=run,
         overrides=changes, files=as_strings(files), tests=as_strings(tests),
         ensembles=tuple(ensemble or ()), scale=check_scale(scale), processes=processes,
@@ -137,7 +135,6 @@ def ladder(
     recipe: Recipe = None,
     overrides: Overrides = None,
     budget: Budget = None,
-    flops: Flops = None,
     steps: Steps = None,
     systems: Systems = None,
     seeds: Seeds = 1,
@@ -166,7 +163,7 @@ def ladder(
     polyhead ladder --source train.ko --target train.en --budget 5m
     """
     compare(
-        recipe, overrides, plan="ladder", budget=budget, flops=flops, steps=steps, systems=systems,
+        recipe, overrides, plan="ladder", budget=budget, steps=steps, systems=systems,
         seeds=seeds, metric=metric, run=run, source=source, target=target, pairs=pairs,
         valid_source=valid_source, valid_target=valid_target, valid_pairs=valid_pairs,
         test_source=test_source, test_target=test_target, test_pairs=test_pairs,

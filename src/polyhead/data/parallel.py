@@ -338,9 +338,9 @@ class PairReader:
 SpooledPairs = SpooledExamples[Pairs]
 
 
-def hold_out(pairs: Pairs, count: int, seed: int) -> tuple[Pairs, Pairs]:
+def hold_out(pairs: Pairs, count: int, seed: int, by: HoldOutBy = "either") -> tuple[Pairs, Pairs]:
     """Split into (train, held out); see `draw_pairs`."""
-    held_out, _ = draw_pairs(pairs, count, seed, "either")
+    held_out, _ = draw_pairs(pairs, count, seed, by)
     return pairs.without(held_out), pairs.select(held_out)
 
 

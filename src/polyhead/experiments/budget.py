@@ -1,7 +1,7 @@
-"""Training budget of each system: CPU time, or a number of FLOPs.
+"""Training budget of each system: CPU time, or steps.
 
 A few steps are timed first, and the learning rate schedule is made for as many steps as the budget
-allows. Validation is not counted. With FLOPs nothing is timed: the FLOPs of a step are counted.
+allows. Validation is not counted.
 """
 
 import re
@@ -23,16 +23,14 @@ LEAST_STEPS = 2
 
 @dataclass(frozen=True)
 class Budget:
-    """Seconds of CPU time, FLOPs, or steps; with "recipe" training is as long as a recipe says."""
+    """Seconds of CPU time, or steps; with "recipe" training is as long as a recipe says."""
 
     amount: float
-    unit: Literal["seconds", "flops", "steps", "recipe"]
+    unit: Literal["seconds", "steps", "recipe"]
 
     def __str__(self) -> str:
         if self.unit in ("steps", "recipe"):
             return f"{self.amount:,.0f} steps" if self.amount else "recipe"
-        if self.unit == "flops":
-            return f"{self.amount:.3g} FLOPs"
         name, number = ("second", self.amount) if self.is_short else ("minute", self.amount / 60)
         return f"{number:g} {name}{'s' * (number != 1)}"
 
@@ -47,36 +45,26 @@ class Budget:
 
 
 def read_budget(
-    time_given: str | None, flops_given: str | None, steps: int | None = None, *,
-    is_optional: bool = False,
-) -> Budget:  # fmt: skip
-    """Parse a time such as `20m`, `90s`, `1h30m`, FLOPs such as `5e14`, or steps: exactly one."""
-    if time_given is flops_given is None and (steps is not None or is_optional):
-        if steps is not None and steps < LEAST_STEPS:
-            raise ConfigError(f"--steps {steps}: expected at least {LEAST_STEPS}", "invalid_budget")
-        return Budget(0.0, "recipe") if steps is None else Budget(float(steps), "steps")
+    given: str | None, steps: int | None = None, *, is_optional: bool = False
+) -> Budget:
+    """Parse a time such as `20m`, `90s` or `1h30m`, or take steps: exactly one."""
+    if given is not None and steps is not None:
+        raise ConfigError("give either --budget or --steps, not both", "budget_missing")
     if steps is not None:
-        raise ConfigError("give only one of --budget, --flops and --steps", "budget_missing")
-    if flops_given is not None and time_given is None:
-        try:
-            flops = float(flops_given)
-        except ValueError:
-            flops = 0.0
-        if not 0 < flops < float("inf"):
-            raise ConfigError(
-                f"--flops {flops_given}: expected a number such as 5e14", "invalid_budget"
-            )
-        return Budget(flops, "flops")
-    if time_given is None or flops_given is not None:
-        raise ConfigError(
-            "give either --budget 20m (CPU time per system) or --flops 5e14", "budget_missing"
-        )
-    parsed = TIME.fullmatch(time_given.strip())
+        if steps < LEAST_STEPS:
+            raise ConfigError(f"--steps {steps}: expected at least {LEAST_STEPS}", "invalid_budget")
+        return Budget(float(steps), "steps")
+    if given is None:
+        if is_optional:
+            return Budget(0.0, "recipe")
+        message = "give --budget 20m (CPU time per system) or --steps 500"
+        raise ConfigError(message, "budget_missing")
+    parsed = TIME.fullmatch(given.strip())
     numbers = parsed.groups(default="0") if parsed else ()
     seconds = sum(float(n) * unit for n, unit in zip(numbers, UNITS.values(), strict=False))
     if seconds <= 0:
         raise ConfigError(
-            f"--budget {time_given}: expected a positive time such as 90s, 20m or 1h30m",
+            f"--budget {given}: expected a positive time such as 90s, 20m or 1h30m",
             "invalid_budget",
         )
     return Budget(seconds, "seconds")

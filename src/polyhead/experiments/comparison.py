@@ -55,7 +55,7 @@ def compare(  # noqa: PLR0913 (one keyword per option, as on the command line)
     changes, given = tuple(as_overrides(overrides)), files or {}
     varied = [f"{key}={','.join(map(_as_toml, values))}" for key, values in (vary or {}).items()]
     request = make_request(
-        recipes, vary=varied, plan=plan, budget=(budget, None, steps), seeds=seeds,
+        recipes, vary=varied, plan=plan, budget=(budget, steps), seeds=seeds,
         baseline=baseline, metric=metric, run=None if run is None else Path(run),
         overrides=changes, processes=processes,
         files={name: [name] for name in given if not name.startswith("test_")},
@@ -99,7 +99,7 @@ def make_request(  # noqa: PLR0913 (the options of the command line)
     *,
     vary: Sequence[str] = (),
     plan: str | None = None,
-    budget: tuple[str | None, str | None, int | None] = (None, None, None),
+    budget: tuple[str | None, int | None] = (None, None),
     systems: tuple[str, ...] = (),
     seeds: int = 1,
     baseline: str | None = None,

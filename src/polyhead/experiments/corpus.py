@@ -123,5 +123,5 @@ def hold_out_missing(config: DataConfig, missing: Sequence[str]) -> dict[str, Pa
         )
     sets: dict[str, Pairs] = {}
     for name in missing:
-        train, sets[name] = hold_out(train, count, SEEDS[name])
+        train, sets[name] = hold_out(train, count, SEEDS[name], config.hold_out_by)
     return {"train": train, **sets}

@@ -40,8 +40,8 @@ OTHERS = {  # plural names of differences
 TEN = "every system is validated and saved ten times"
 FIXED = {  # overrides that would have no effect, and why
     "model.family": "systems are chosen with --systems",
-    "train.steps": "use --budget or --flops, or --steps",
-    "train.epochs": "use --budget or --flops, or --steps",
+    "train.steps": "use --budget or --steps",
+    "train.epochs": "use --budget or --steps",
     "train.seed": "seeds are 1, 2, …; use --seeds",
     "train.validate_every": TEN, "train.save_every": TEN, "train.log_every": TEN, "train.keep": TEN,
 }  # fmt: skip

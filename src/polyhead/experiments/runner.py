@@ -31,11 +31,11 @@ from polyhead.experiments.results import (
     write_file,
     write_json,
 )
-from polyhead.experiments.scoring import flops_per_step, score_ensemble, score_system
+from polyhead.experiments.scoring import score_ensemble, score_system
 from polyhead.experiments.summary import summarize
 from polyhead.experiments.systems import System
 from polyhead.experiments.table import best_row, first_score, headline, markdown
-from polyhead.experiments.task_scores import failed, run_cost, score_run
+from polyhead.experiments.task_scores import failed, score_run
 from polyhead.experiments.worker_pool import Interrupted, run_in_workers
 from polyhead.render.html import iframe
 from polyhead.tokenizers.base import TextConfig
@@ -330,37 +330,30 @@ def steps_within_budget(
     with shared.measuring:
         known = read_json(path, dict) if path.exists() else {}
         if key not in known:
-            per_step = f"{budget.unit}_per_step"
             if stage.steps or budget.unit in ("steps", "recipe"):
                 steps = stage.steps or (budget.n_steps(stage.share, 1.0) if budget.amount else 0)
                 known[key] = {"steps": steps}
             else:
-                cost = cost_per_step(plan, shared, plan.stage(system, seed, number), reporter)
-                known[key] = {per_step: cost, "steps": budget.n_steps(stage.share, cost)}
+                cost = seconds_per_step(plan, shared, plan.stage(system, seed, number), reporter)
+                known[key] = {"seconds_per_step": cost, "steps": budget.n_steps(stage.share, cost)}
             write_json(path, known)
     return int(known[key]["steps"])
 
 
-def cost_per_step(
+def seconds_per_step(
     plan: ComparePlan, shared: SharedData, stage: tuple[dict[str, Any], tuple[str, ...]],
     reporter: Callback,
 ) -> float:  # fmt: skip
-    """Return the seconds or FLOPs of a step: counted, or measured in a temporary run."""
-    (values, overrides), budget = stage, plan.request.budget
-    if budget.unit == "flops" and shared.tokenizers is not None and shared.pairs is not None:
-        return flops_per_step(build(values), shared.tokenizers, shared.pairs)
+    """Measure the time of a step in a temporary run."""
+    values, overrides = stage
     reporter.on_stage(f"timing {values.get('description', '')}")
     folder = plan.folder / "probe"
     shutil.rmtree(folder, ignore_errors=True)
-    is_short = budget.is_short or budget.unit == "flops"
+    is_short = plan.request.budget.is_short
     probe = with_steps(values, SHORT_PROBE_STEPS if is_short else PROBE_STEPS)
     probe["train"] |= {
         "validate_every": 10**9, "save_every": 10**9, "bleu_sentences": 0, "judge_by": "loss",
     }  # fmt: skip
     timing = train_run(build(probe, overrides), folder, shared, Callback())
-    cost = timing.seconds_per_step
-    if budget.unit == "flops":
-        spent = run_cost(folder)
-        cost = spent.flops_measured / spent.steps
     shutil.rmtree(folder)
-    return cost
+    return timing.seconds_per_step

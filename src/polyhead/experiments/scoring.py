@@ -41,7 +41,6 @@ from polyhead.models.registry import FAMILIES
 from polyhead.pipelines.evaluation import Metric
 from polyhead.pipelines.translator import Translator
 from polyhead.special_tokens import EOS, PAD, UNK
-from polyhead.tokenizers.storage import TokenizerPair
 from polyhead.training.config import RunConfig, build
 from polyhead.training.losses import Objective, TranslationLoss
 from polyhead.training.run_log import METRICS
@@ -222,23 +221,6 @@ def time_and_tokens(folder: Path) -> TrainingCost:
     per_step = timing["seconds"] / timing["steps"] if timing["steps"] else 0.0
     seconds = per_step * progress["step"] or progress["seconds"]  # if killed: wall-clock time
     return TrainingCost(progress["step"], progress["tokens"], seconds, 0.0, 0.0)
-
-
-def flops_per_step(run: RunConfig, vocab: TokenizerPair, pairs: EncodedPairs) -> float:
-    """Return the FLOPs of a step: the tokens of an average batch, times FLOPs per token.
-
-    Training by reward is measured on the model that it is initialized from.
-    """
-    sizes = {"source_vocab": len(vocab.source), "target_vocab": len(vocab.target)}
-    run = replace(run, model=replace(run.model, **sizes))
-    batches = make_batches(run, pairs)
-    n_tokens = sum(int(side.lengths.sum()) for side in batches.sides)
-    if run.train.reward.samples and run.train.init is not None:
-        model = Translator.from_dir(run.train.init).model
-        per_token = measured_flops_per_token(model, objective_of(run), batches)
-    else:
-        per_token = flops_per_token(run, pairs)
-    return per_token * n_tokens / batches.n_batches(0) * run.train.accumulate
 
 
 def make_batches(run: RunConfig, pairs: EncodedPairs) -> TranslationBatches:
