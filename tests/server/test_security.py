@@ -3,6 +3,7 @@
 import asyncio
 import gzip
 import json
+from urllib.parse import urlencode
 
 import pytest
 from asgi import JSON, call
@@ -153,6 +154,18 @@ def test_requests_without_the_api_key_get_the_page_only(another):
     assert server.post("/translate", libre, bearer).status == 200
     sent = [{"q": "a"}, {"q": "a", "api_key": "wrong"}, {"q": "a", "api_key": KEY}]
     assert [server.post("/detect", one).status for one in sent] == [401, 403, 200]
+
+
+@pytest.mark.parametrize("path", ["/translate", "/detect"])
+def test_the_api_key_is_requested_before_a_request_is_validated(another, path):
+    server = another(api_key=KEY)
+    form = [("content-type", "application/x-www-form-urlencoded")]
+    for field, status in (("", 401), ("wrong", 403), (KEY, 422)):
+        invalid = {"q": 1, "x": ["y"], **({"api_key": field} if field else {})}
+        assert server.post(path, invalid).status == status
+        body = urlencode({"x": "y", "api_key": field}).encode()
+        assert server.call("POST", path, body, form).status == status
+    assert server.post(path, {"q": 1}, ("authorization", f"Bearer {KEY}")).status == 422
 
 
 def test_large_bodies_are_rejected_before_they_are_read(server):

@@ -7,10 +7,14 @@ from pydantic import BaseModel, Field
 from polyhead.server.schemas import Name, Text
 from polyhead.server.settings import MAX_N_BEST, MAX_TEXTS
 
-Key = Annotated[str, Field(max_length=1000)]
+
+class KeyField(BaseModel):
+    """API key in a request of LibreTranslate's clients."""
+
+    api_key: Annotated[str, Field(max_length=1000)] | None = None
 
 
-class LibreTranslateRequest(BaseModel):
+class LibreTranslateRequest(KeyField):
     """Request of LibreTranslate's clients; unknown fields are ignored."""
 
     q: Text | Annotated[list[Text], Field(max_length=MAX_TEXTS)]
@@ -18,14 +22,12 @@ class LibreTranslateRequest(BaseModel):
     target: Name
     format: Literal["text", "html"] = "text"
     alternatives: Annotated[int, Field(ge=0, lt=MAX_N_BEST)] = 0
-    api_key: Key | None = None
 
 
-class DetectRequest(BaseModel):
+class DetectRequest(KeyField):
     """LibreTranslate: detect the language of a text."""
 
     q: Text
-    api_key: Key | None = None
 
 
 class DetectedLanguage(BaseModel):

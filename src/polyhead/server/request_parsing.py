@@ -2,6 +2,8 @@
 
 import asyncio
 import re
+from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar
 from urllib.parse import parse_qsl
 
@@ -11,8 +13,10 @@ from starlette.datastructures import FormData, UploadFile
 from starlette.formparsers import MultiPartException, MultiPartParser
 from starlette.requests import Request
 
+from polyhead.server.libretranslate_schemas import KeyField
 from polyhead.server.responses import HTTPError
 from polyhead.server.schemas import ImageOptions
+from polyhead.server.security import check_key
 from polyhead.server.settings import MAX_BODY, MAX_CHARACTERS, MAX_IMAGE
 
 BODY_SECONDS = 20.0  # for sending the announced body
@@ -25,6 +29,7 @@ TEXT_FIELDS = ("text", "prompt", "q")
 
 M = TypeVar("M", bound=BaseModel)
 Options = TypeVar("Options", bound=ImageOptions)
+KeyCheck = Callable[[str | None], None] | None
 
 
 def content_type(request: Request) -> str:
@@ -58,19 +63,20 @@ async def read_body(request: Request, limit: int = MAX_BODY) -> bytes:
     return bytes(body)
 
 
-async def read_json(request: Request, model: type[M]) -> M:
+async def read_json(request: Request, model: type[M], check: KeyCheck = None) -> M:
     """Return a JSON body as a request."""
     kind = content_type(request)
     if kind != "application/json" and not kind.endswith("+json"):
         raise HTTPError(415, NOT_JSON)
-    return validate(model, await read_body(request))
+    return validate(model, await read_body(request), check)
 
 
-async def read_json_or_form(request: Request, model: type[M]) -> M:
+async def read_json_or_form(request: Request, model: type[M], key: str | None) -> M:
     """Return a body of JSON or a form as a request.
 
     A form's fields may be query parameters: some clients of LibreTranslate send no body.
     """
+    check = partial(check_key, key, request.headers) if key else None
     kind, query = content_type(request), request.scope["query_string"]
     if kind == "application/x-www-form-urlencoded" or (not kind and query):
         body = await read_body(request)
@@ -81,13 +87,13 @@ async def read_json_or_form(request: Request, model: type[M]) -> M:
         form = await _read_multipart(request, MAX_BODY)
         pairs = [(key, value) for key, value in form.multi_items() if isinstance(value, str)]
     else:
-        return await read_json(request, model)
+        return await read_json(request, model, check)
     fields: dict[str, Any] = {}
     for source in (_parse_form(query), pairs):  # the body takes precedence
         for name in {name for name, _ in source}:
             values = [value for key, value in source if key == name]
             fields[name] = values if len(values) > 1 else values[0]
-    return validate(model, fields)
+    return validate(model, fields, check)
 
 
 async def read_image(request: Request, model: type[Options]) -> tuple[bytes, Options]:
@@ -114,9 +120,7 @@ def count_characters(texts: list[str]) -> int:
 
 def _parse_form(form: bytes) -> list[tuple[str, str]]:
     try:
-        return parse_qsl(
-            form.decode("utf-8"), keep_blank_values=True, max_num_fields=100, errors="strict"
-        )
+        return parse_qsl(form.decode(), keep_blank_values=True, max_num_fields=100, errors="strict")
     except ValueError:
         raise HTTPError(400, "the form cannot be parsed") from None
 
@@ -140,8 +144,10 @@ async def _read_multipart(request: Request, limit: int) -> FormData:
         raise HTTPError(400, "the form cannot be parsed") from None
 
 
-def validate(model: type[M], content: bytes | dict[str, Any]) -> M:
-    """Return JSON, or the fields of a form, as a request."""
+def validate(model: type[M], content: bytes | dict[str, Any], check: KeyCheck = None) -> M:
+    """Return JSON, or the fields of a form, as a request, after a check of its API key."""
+    if check is not None:
+        check(validate(KeyField, content).api_key)
     try:
         if isinstance(content, dict):
             return model.model_validate(content)
@@ -165,12 +171,8 @@ def _as_http_error(error: ValidationError) -> HTTPError:
     best = max((e for e in errors if e["loc"][:1] == errors[0]["loc"][:1]), key=specificity)
     field = _shorten(".".join(_path(best)))
     is_long = best["type"] == "string_too_long" and best["loc"][0] in TEXT_FIELDS
-    return HTTPError(
-        422,
-        _shorten(f"{field}: {best['msg']}"),
-        field=field or None,
-        code="too_long" if is_long else None,
-    )
+    message = _shorten(f"{field}: {best['msg']}")
+    return HTTPError(422, message, field=field or None, code="too_long" if is_long else None)
 
 
 def _path(details: ErrorDetails) -> list[str]:

@@ -125,10 +125,9 @@ class SecurityMiddleware:
         hosts = headers.getlist("host")
         if self.checks_host and (len(hosts) != 1 or _hostname(f"//{hosts[0]}") not in self.hosts):
             raise HTTPError(
-                400,
-                f"Host must be one of {', '.join(LOCAL_NAMES)}. Behind a proxy, start the server "
-                "with --allow-host.",
-            )
+                400, f"Host must be one of {', '.join(LOCAL_NAMES)}. Behind a proxy, start the "
+                "server with --allow-host.",
+            )  # fmt: skip
         if not self._is_same_site(headers, method):
             raise HTTPError(
                 403, "Cross-origin requests are not allowed. To permit a site, start the server "

@@ -29,7 +29,6 @@ from polyhead.server.model_registry import ServedModel
 from polyhead.server.request_parsing import count_characters, read_json_or_form
 from polyhead.server.responses import HTTPError, json_response
 from polyhead.server.routes.translation_routes import translate_texts
-from polyhead.server.security import check_key
 from polyhead.server.settings import MAX_CHARACTERS, MAX_N_BEST
 
 UNNAMED = ("source", "target")  # codes of languages that the model does not name
@@ -50,8 +49,7 @@ LETTERS = {  # scripts (ISO 15924) by the first word of their letters' Unicode n
 
 async def translate(context: AppContext, request: Request) -> Response:
     """Translate a text, or a list of texts."""
-    body = await read_json_or_form(request, schemas.LibreTranslateRequest)
-    check_key(context.settings.api_key, request.headers, body.api_key)
+    body = await read_json_or_form(request, schemas.LibreTranslateRequest, context.settings.api_key)
     queries = [body.q] if isinstance(body.q, str) else body.q
     documents = [parse_document(text, is_html=body.format == "html") for text in queries]
     texts = [text for document in documents for text in document.texts]
@@ -104,8 +102,7 @@ def _choose(
 
 async def detect(context: AppContext, request: Request) -> Response:
     """Return the models' languages that a text may be in, likeliest first."""
-    body = await read_json_or_form(request, schemas.DetectRequest)
-    check_key(context.settings.api_key, request.headers, body.api_key)
+    body = await read_json_or_form(request, schemas.DetectRequest, context.settings.api_key)
     codes = list(chain(*zip(*_translators(context), strict=True)))  # sources, then targets
     ranked = await asyncio.to_thread(detect_language, body.q, codes)
     likely = [pair for pair in ranked if pair[1] > 0] or ranked[:1]
