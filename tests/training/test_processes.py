@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -24,6 +25,7 @@ from process_runs import (
 from tiny import write_corpus
 
 from polyhead.errors import ConfigError
+from polyhead.training import launcher
 from polyhead.training.launcher import launch
 from polyhead.training.processes import Processes, Summed, fold, left_size
 
@@ -147,6 +149,45 @@ def test_starting_processes_changes_nothing_in_this_one(monkeypatch):
     assert launch(["--version"], 2) == 0
     assert launch(["--unknown"], 2) == 2
     assert (dict(os.environ), signal.getsignal(signal.SIGTERM)) == before
+
+
+def test_all_processes_save_and_end_when_the_launcher_is_killed(corpus, tmp_path):
+    run = tmp_path / "run"
+    words = command(corpus, run, 2, "train.steps=100000", "train.save_every=100000")
+    with subprocess.Popen(words, env=ENVIRONMENT, stderr=subprocess.PIPE, text=True) as process:
+        wait_for(lambda: is_training(run))
+        started = ranks(process.pid).values()
+        process.kill()
+        try:
+            _, stderr = process.communicate(timeout=60)  # ends with the last process
+        finally:
+            for pid in started:
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+    assert "Saved at step" in stderr
+    assert json.loads((run / "last" / "training.json").read_text())["progress"]["step"] > 0
+
+
+def test_a_process_that_cannot_save_ends_when_the_launcher_has_ended():
+    program = (
+        "import signal, threading, time; from polyhead.training import launcher as x; x.GRACE = 0.1"
+        "; signal.signal(signal.SIGTERM, signal.SIG_IGN)"
+        "; threading.Thread(target=x.end_with_launcher, daemon=True).start(); time.sleep(60)"
+    )
+    words = [sys.executable, "-c", program]
+    with subprocess.Popen(words, env=ENVIRONMENT, stdin=subprocess.PIPE) as process:
+        process.communicate(timeout=30)
+        assert process.returncode == 128 + signal.SIGTERM
+
+
+@pytest.mark.parametrize(("first", "second"), [(143, 143), (1, -signal.SIGTERM)])
+def test_a_process_that_saves_after_a_signal_is_not_ended(monkeypatch, first, second):
+    monkeypatch.setattr(launcher, "NOTICE", 0.1)
+    programs = [f"import os; os._exit({first})", "import sys, time; time.sleep(2); sys.exit(143)"]
+    workers = [subprocess.Popen([sys.executable, "-c", program]) for program in programs]
+    assert launcher.wait(workers) == first
+    launcher.end(workers)
+    assert [worker.returncode for worker in workers] == [first, second]
 
 
 def test_a_process_that_hangs_ends_the_run_with_an_error(corpus, tmp_path):

@@ -31,7 +31,7 @@ def launch(words: Sequence[str], n_processes: int) -> int:
     """Run `polyhead WORDS` in several processes; return the exit code of the first that failed.
 
     Each has one thread, unless OMP_NUM_THREADS is set. If one fails, the others are ended. Signals
-    are forwarded to all; a second Ctrl-C kills them.
+    are forwarded to all; a second Ctrl-C kills them. They end if this process is killed.
     """
     workers: list[subprocess.Popen[bytes]] = []
     received: list[int] = []
@@ -57,7 +57,9 @@ def launch(words: Sequence[str], n_processes: int) -> int:
             try:
                 for rank in map(str, range(n_processes)):
                     own = {**environment, "RANK": rank, "LOCAL_RANK": rank}
-                    workers.append(subprocess.Popen(command, env=own, start_new_session=True))
+                    workers.append(subprocess.Popen(
+                        command, env=own, stdin=subprocess.PIPE, start_new_session=True
+                    ))  # fmt: skip
                 for number in received:  # before all had started
                     workers[-1].send_signal(number)
                 return wait(workers)
@@ -87,11 +89,21 @@ def wait(workers: Sequence[subprocess.Popen[bytes]]) -> int:
 
 def end(workers: Sequence[subprocess.Popen[bytes]]) -> None:
     """End the processes that still run: most notice that one is lost, others save first."""
-    for seconds, stop in ((NOTICE, subprocess.Popen.terminate), (GRACE, subprocess.Popen.kill)):
+    is_saved = any((worker.poll() or 0) > 128 for worker in workers)  # all end after a signal
+    notice = GRACE if is_saved else NOTICE
+    for seconds, stop in ((notice, subprocess.Popen.terminate), (GRACE, subprocess.Popen.kill)):
         latest = time.monotonic() + seconds
         while any(worker.poll() is None for worker in workers) and time.monotonic() < latest:
             time.sleep(POLL)
         for worker in workers:
             stop(worker)
     for worker in workers:
-        worker.wait()
+        worker.communicate()
+
+
+def end_with_launcher() -> None:
+    """Wait in a thread until the launcher ends, which closes standard input; then save and end."""
+    os.read(0, 1)
+    signal.raise_signal(signal.SIGTERM)
+    time.sleep(GRACE)
+    os._exit(128 + signal.SIGTERM)

@@ -22,6 +22,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
+from threading import Thread
 from typing import Any, NamedTuple, TypeVar
 
 import torch
@@ -29,7 +30,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 from polyhead.errors import ConfigError, PolyheadError, ReportedElsewhere
-from polyhead.training.launcher import STORE, is_started_by_torchrun
+from polyhead.training.launcher import STORE, end_with_launcher, is_started_by_torchrun
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -285,6 +286,8 @@ def join_processes(seconds: int = 1800) -> Iterator[Processes]:
     if not is_started_by_torchrun() or world == 1:
         yield Processes()
         return
+    if STORE in os.environ:
+        Thread(target=end_with_launcher, daemon=True).start()
     has_gpus = torch.cuda.is_available()
     if has_gpus:
         torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
