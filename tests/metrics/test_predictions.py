@@ -75,3 +75,10 @@ def test_partners_are_ranked_by_the_number_of_nearer_texts():
         "mrr": pytest.approx(sum(1 / rank for rank in by_hand) / 30),
     }
     assert partner_ranks(first, first).tolist() == [1] * 30
+
+
+def test_partners_among_more_than_a_thousand_texts_are_ranked_as_among_few():
+    first, second = np.random.default_rng(5).normal(size=(2, 1003, 3))
+    similarity = first @ second.T
+    by_hand = 1 + (similarity > similarity.diagonal()[:, None] + 1e-6).sum(1)
+    assert partner_ranks(first, second).tolist() == by_hand.tolist()

@@ -80,4 +80,6 @@ def test_accuracy_loss_and_f1_of_tags():
     assert scores.f1 == scores.entities.scores["f1"] == pytest.approx(2 / 3)
     plain = score_tags([rows], ["a\tb"], ["a", "b", "c"], "here")
     assert plain.entities is None
+    assert "entities" not in str(plain)
+    assert str(scores).endswith(f"entities:\n{scores.entities}")
     assert plain.f1 == plain.report.macro_f1
