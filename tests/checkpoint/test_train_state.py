@@ -6,9 +6,10 @@ import math
 import pytest
 import torch
 from expected_errors import raises
+from safetensors.torch import load_file
 
 from polyhead.checkpoint.model_files import TRAINING_TENSORS
-from polyhead.checkpoint.tensors import load_tensors, save_tensors
+from polyhead.checkpoint.tensors import save_tensors
 from polyhead.checkpoint.train_state import NUMBERS, restore_state, write_state
 from polyhead.data.batches.translation import collate
 from polyhead.errors import CheckpointError
@@ -93,7 +94,7 @@ def test_nan_in_the_progress_is_a_value_error(tmp_path):
 
 def edit_tensors(edit):
     def apply(folder):
-        stored = load_tensors(folder / TRAINING_TENSORS)
+        stored = load_file(folder / TRAINING_TENSORS)
         edit(stored)
         save_tensors(stored, folder / TRAINING_TENSORS)
 

@@ -7,7 +7,6 @@ import shutil
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 from polyhead.checkpoint.atomic_dir import MANIFEST, atomic_dir, list_checkpoints, verify
 from polyhead.checkpoint.model_card import card_title, front_matter
@@ -46,17 +45,13 @@ def set_languages(directory: Path, languages: Sequence[str]) -> None:
         changed = {CONFIG: json.dumps(values, indent=2, ensure_ascii=False) + "\n"}
         if CARD in names:
             card = (directory / CARD).read_text(encoding="utf-8")
-            changed[CARD] = _with_languages(card, values["family"], old, values["about"])
+            family, about = values["family"], values["about"]
+            card = card.replace(front_matter(family, old), front_matter(family, about), 1)
+            title = re.compile(f"^{re.escape(card_title(family, {}))}.*$", re.MULTILINE)
+            changed[CARD] = title.sub(lambda _: card_title(family, about), card, count=1)
         for name, text in changed.items():
             (draft / name).unlink()  # a link to the old file
             (draft / name).write_text(text, encoding="utf-8")
-
-
-def _with_languages(card: str, family: str, old: dict[str, Any], about: dict[str, Any]) -> str:
-    """Return a model card with other languages in its front matter and its title."""
-    card = card.replace(front_matter(family, old), front_matter(family, about), 1)
-    title = re.compile(f"^{re.escape(card_title(family, {}))}.*$", re.MULTILINE)
-    return title.sub(lambda _: card_title(family, about), card, count=1)
 
 
 def set_run_languages(checkpoints: Path, languages: Sequence[str]) -> None:

@@ -36,12 +36,6 @@ def count_tensors(path: Path) -> int:
         return len(file.keys())
 
 
-def load_tensors(path: Path) -> dict[str, Tensor]:
-    """Read all tensors of a file; CheckpointError if it cannot be read."""
-    with open_tensors(path, "pt") as file:
-        return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 (no dict)
-
-
 def load_floats(path: Path, shapes: dict[str, tuple[int, ...]]) -> dict[str, Tensor]:
     """Read a file that must contain exactly these floating-point tensors."""
     with open_tensors(path, "pt") as file:

@@ -52,21 +52,13 @@ def compare_errors(
     check_lengths(baseline, references)
     check_lengths(system, references)
     right = [line.split() for line in references]
-    hits_baseline = [line.split() == r for line, r in zip(baseline, right, strict=True)]
-    hits_system = [line.split() == r for line, r in zip(system, right, strict=True)]
-    pairs = list(zip(hits_system, hits_baseline, strict=True))
-    only_system = sum(a and not b for a, b in pairs)
-    only_baseline = sum(b and not a for a, b in pairs)
-    n = len(references)
-    return [
-        Comparison(
-            "WER",
-            100 * (1 - sum(hits_baseline) / n),
-            100 * (1 - sum(hits_system) / n),
-            mcnemar(only_system, only_baseline),
-            f"{SIGNATURE}|test:McNemar exact",
-        )
-    ]
+    first, second = (
+        np.array([line.split() != r for line, r in zip(lines, right, strict=True)])
+        for lines in (baseline, system)
+    )
+    p_value = mcnemar(int((first & ~second).sum()), int((second & ~first).sum()))
+    rates = 100 * float(first.mean()), 100 * float(second.mean())
+    return [Comparison("WER", *rates, p_value, f"{SIGNATURE}|test:McNemar exact")]
 
 
 def mcnemar(only_one: int, only_other: int) -> float:

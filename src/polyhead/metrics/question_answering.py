@@ -187,9 +187,8 @@ def score_answers(
     """Compare the best answers with the right ones, of which there may be several or none."""
     pairs = zip(answers, rights, strict=True)
     rows = np.array([score_answer(best[0].text, right) for best, right in pairs])
+
+    def mean_scores(rows: Float[np.ndarray, "question 3"]) -> Scores:
+        return dict(zip(NAMES, rows.mean(0).tolist(), strict=True))
+
     return score_report(mean_scores, rows, notices=notices)
-
-
-def mean_scores(rows: Float[np.ndarray, "question 3"]) -> Scores:
-    """Return the means of the scores of each question."""
-    return dict(zip(NAMES, rows.mean(0).tolist(), strict=True))

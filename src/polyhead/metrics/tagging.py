@@ -104,11 +104,6 @@ def entity_scores(hits: Counts, expected: Counts, predicted: Counts) -> Scores:
     }
 
 
-def word_scores(right: Counts, words: Counts) -> Scores:
-    """Return the share of words with the right tag by the counts of each sentence."""
-    return {"accuracy": float(right.sum() / max(1.0, words.sum()))}
-
-
 @torch.inference_mode()
 def predict_tags(
     model: Any,
@@ -156,6 +151,10 @@ def score_tags(
     numbers = [np.argmax(rows, axis=1).tolist() for rows in log_p]
     n_right = [sum(map(int.__eq__, *pair)) for pair in zip(rights, numbers, strict=True)]
     n_words = [len(tags) for tags in expected]
+
+    def word_scores(right: Counts, words: Counts) -> Scores:
+        return {"accuracy": float(right.sum() / max(1.0, words.sum()))}
+
     predicted = [[classes[number] for number in sentence] for sentence in numbers]
     flat = list(chain(*rights))
     chosen = [row[n] for row, n in zip(chain(*log_p), flat, strict=True)]

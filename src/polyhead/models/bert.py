@@ -119,20 +119,6 @@ class BERTEncoder(nn.Module):
         return self.stack(x, not_padding(ids, self.pad), only=only)
 
 
-class Pooler(nn.Module):
-    """tanh(h_0 W + b): one vector for the whole text, from its first token."""
-
-    def __init__(self, d_model: int) -> None:
-        super().__init__()
-        self.dense = nn.Linear(d_model, d_model)
-        truncated_normal(self)
-
-    def forward(
-        self, states: Float[Tensor, "batch length d_model"]
-    ) -> Float[Tensor, "batch d_model"]:
-        return self.dense(states[:, 0]).tanh()
-
-
 class BERT(nn.Module):
     """Encoder with a masked language modeling head in two parts, `transform` and `to_logits`."""
 

@@ -18,8 +18,6 @@ MIN_PAIRS = 9  # of ten, one is held out
 FEW, ENOUGH = 1_000, 20_000  # pairs
 PIECES = 500  # subwords beside single characters that a vocabulary must have room for
 BYTES_AND_SPECIALS = 260
-
-
 VOCABULARIES = ((10_000, 2_000), (20_000, 4_000))  # up to so many pairs: subwords
 
 
