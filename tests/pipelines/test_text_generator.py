@@ -292,7 +292,7 @@ def test_attention_of_a_long_text_covers_its_end(writer):
     assert [token.text for token in view.source.tokens] == pieces[-n_read:]
     assert view.title.startswith("… ")
     assert view.title.endswith("가요.")
-    assert AttentionView.from_json(view.to_json()) == view
+    assert AttentionView.from_json(view.to_json()) == replace(view, model="run")
     with raises(ConfigError, "too_long", "9"):
         attention_view(writer, words, max_tokens=9)
 
