@@ -1,4 +1,4 @@
-"""Every option of the commands that use a model changes something, or is refused with a code.
+"""Every option of every command changes something, or is refused with a code.
 
 The options are those of the parsers: a new one without a value in VALUES fails.
 """
@@ -7,16 +7,19 @@ import pytest
 from pretrained import configured, pretrain, write_labelled
 from text_heads import write_rows
 from tiny_gpt import train_gpt
-from tiny_images import train_on_pictures
+from tiny_images import train_on_pictures, write_pictures
 from token_data import write_questions, write_tagged
+from typer import Exit
 
 from polyhead.cli import main as program
+from polyhead.errors import DataError
+from polyhead.training.run_dir import RunDir
 from polyhead.training.trainer import train
 
 EVERYWHERE = {"device", "processes", "engine", "compute_type"}  # change how, not what is computed
 REFUSED = {
     "no_effect", "wrong_task", "no_input", "conflicting_options", "no_lsh_attention", "no_pairs",
-    "out_of_range",
+    "out_of_range", "wrong_data", "init_family", "bad_line", "no_data", "unequal_files",
 }  # fmt: skip
 OF_THE_TEXT = {"coverage", "replace_unknown"}  # words that are unknown or left out change
 FLAG = None
@@ -30,8 +33,26 @@ VALUES = {  # of each option; names in braces are files
     "no_split": FLAG, "prefix": "Anna", "align": FLAG, "jsonl": FLAG, "seed": "9",
     "prompt": "오늘", "max_tokens": "1", "greedy": FLAG, "stop": "{last}", "n": "2", "tokens": FLAG,
     "pair": "word", "top": "2", "threshold": "0.001", "context": "Anna 57.",
-    "similar_to": "Anna",
+    "similar_to": "Anna", "valid_source": "{ko}", "valid_target": "{en}", "valid_text": "{en}",
+    "valid_pairs": "{pairs}", "valid_data": "{labels}", "valid_images": "{pictures}",
+    "source_column": "2", "target_column": "1", "text_column": "2", "text_pair_column": "1",
+    "label_column": "1", "languages": "de-en", "init": "{language_modeling}",
+    "on_bad_line": "fail",
 }  # fmt: skip
+TRAINED = {  # task: recipe and input of `train`
+    "translation": ("small", "--source", "{bad_ko}", "--target", "{bad_en}"),
+    "translation of pairs": ("small", "--pairs", "{bad_pairs}"),
+    "language_modeling": ("gpt-tiny", "--text", "{bad_ko}"),
+    "masked_lm": ("bert-tiny", "--text", "{bad_ko}"),
+    "replaced_token": ("electra-tiny", "--text", "{bad_ko}"),
+    "text_classification": ("classify-small", "--data", "{bad_labels}"),
+    "token_classification": ("tagger-small", "--data", "{bad_tags}"),
+    "question_answering": ("qa-small", "--data", "{bad_questions}"),
+    "sentence_embedding": ("embed-small", "--pairs", "{bad_pairs}"),
+    "graded pairs": ("embed-small", "--data", "{bad_graded}"),
+    "image_classification": ("vit-cifar10", "--images", "{bad_pictures}"),
+}  # fmt: skip
+OF_ONE_CALL = ("fresh", "accept_changes", "print_config", "log_to", "progress", "run")
 EVALUATED = {  # task: the input of `evaluate`
     "translation": ("--source", "{ko}", "--target", "{en}"),
     "language_modeling": ("--text", "{ko}"), "masked_lm": ("--text", "{ko}"),
@@ -46,7 +67,7 @@ EVALUATED = {  # task: the input of `evaluate`
 def places(tiny_run, text_heads, tmp_path_factory):
     """Return a model for each task, and files by the names in braces."""
     folder = tmp_path_factory.mktemp("options")
-    found = {"output": folder / "output", "pictures": folder / "pictures"}
+    found = {"output": folder / "output", "pictures": folder / "pictures", "run": folder / "new"}
     for end in ("ko", "en"):
         lines = (tiny_run.parent / f"train.{end}").read_text(encoding="utf-8").splitlines()[:6]
         found[end] = folder / f"few.{end}"
@@ -54,7 +75,7 @@ def places(tiny_run, text_heads, tmp_path_factory):
     found["two"] = folder / "two.ko"
     found["two"].write_text("내일 회의가 있어요. 부산에 가요.\n", encoding="utf-8")
     labelled = write_labelled(folder)
-    found["labels"] = labelled["valid_labelled"][0]
+    found["labels"] = folder / "valid.tsv"
     found["tags"] = write_tagged(folder / "tags.conll", 20)
     found["questions"] = write_questions(folder / "questions.jsonl", 20)
     found["pairs"] = write_rows(folder, "sentences")
@@ -62,6 +83,14 @@ def places(tiny_run, text_heads, tmp_path_factory):
         files = {"labelled": [str(found[name])]}
         train(configured(recipe, files, "data.max_length=32"), folder / recipe)
     train(configured("classify-small", labelled), folder / "classifier")
+    whole = {end: tiny_run.parent / f"train.{end}" for end in ("ko", "en")}
+    whole |= {name: found[name] for name in ("labels", "tags", "questions", "pairs")}
+    whole["graded"] = found["graded"] = write_rows(folder, "graded")
+    for name, path in whole.items():
+        found[f"bad_{name}"] = folder / f"bad-{path.name}"
+        found[f"bad_{name}"].write_bytes(path.read_bytes() + b"\xff\n")
+    found["bad_pictures"] = write_pictures(folder / "bad-pictures")
+    (found["bad_pictures"] / "red" / "bad.png").write_bytes(b"\xff")
     found |= {
         "translation": tiny_run, "language_modeling": train_gpt(tmp_path_factory.mktemp("gpt")),
         "masked_lm": pretrain(folder, "bert-tiny"),
@@ -80,7 +109,7 @@ def options_of(command):
     return {p.name: p.opts[0] for p in parameters if p.opts[0].startswith("--")}
 
 
-def check_options(run, places, monkeypatch, command, base, *, stdin=""):
+def check_options(run, places, monkeypatch, command, base, *, stdin="", values=VALUES, skip=()):
     """Run a command with each option, and compare outputs with those of the command alone."""
     codes, report = [], program.report
     monkeypatch.setattr(program, "report", lambda e, code: codes.append(e.code) or report(e, code))
@@ -88,16 +117,16 @@ def check_options(run, places, monkeypatch, command, base, *, stdin=""):
     (alone, expected, message), ignored = run(command, *base, stdin=stdin), []
     assert alone == 0, message
     for name, option in options_of(command).items():
-        if name in EVERYWHERE or option in base or name == "help":
+        if name in (*EVERYWHERE, *skip, "help") or option in base:
             continue
-        value = VALUES[name]
+        value = values[name]
         last = expected.strip()[-1:]
         words = [option] if value is FLAG else [option, value.format(**places, last=last)]
         codes.clear()
         code, out, err = run(command, *base, *words, stdin=stdin)
         if code:
-            is_wrong_value = name in ("encoding", "size")  # it was used, and does not fit
-            assert is_wrong_value or codes[-1] in REFUSED, (option, codes, err)
+            is_used = code == DataError.exit_code or name == "size"  # it does not fit
+            ignored += [] if is_used or codes[-1] in REFUSED else [(option, *codes, err)]
         elif out == expected and name not in ("output", *OF_THE_TEXT):
             ignored.append(option)
     return ignored
@@ -124,3 +153,19 @@ def test_evaluate_uses_or_refuses_every_option(run, places, monkeypatch, task):
 )
 def test_commands_use_or_refuse_every_option(run, places, monkeypatch, command, base, stdin):
     assert check_options(run, places, monkeypatch, command, base, stdin=stdin) == []
+
+
+@pytest.mark.parametrize("task", TRAINED)
+def test_train_uses_or_refuses_every_option(run, places, monkeypatch, task):
+    def stop(_run, fingerprints, _valid):
+        print(fingerprints)
+        raise Exit
+
+    monkeypatch.setattr(RunDir, "start", lambda _run, c, **_: print(c.data.source_language))
+    monkeypatch.setattr(RunDir, "record_data", stop)
+    base = (*TRAINED[task], "--run", "{run}")
+    values = VALUES | {f"valid_{base[1][2:]}": base[2].replace("bad_", "")}
+    ignored = check_options(
+        run, places, monkeypatch, "train", base, values=values, skip=OF_ONE_CALL
+    )
+    assert ignored == []

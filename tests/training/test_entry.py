@@ -83,14 +83,14 @@ def test_a_missing_recipe_is_the_error_of_the_command(given):
 
 def test_settings_and_flags_are_passed_on(calls, tmp_path):
     init = tmp_path / 'a "quoted" model'
-    polyhead.train("gpt-tiny", text="a", run="x", init=init, overrides=["train.steps=7"],
-                   device="cpu", encoding="cp949", on_bad_line="fail", text_column="2",
+    polyhead.train("small", pairs="a", run="x", init=init, overrides=["train.steps=7"],
+                   device="cpu", encoding="cp949", on_bad_line="fail", source_column="2",
                    languages="ko-en", fresh=True, accept_changes=True, progress="none",
                    callbacks=[Callback()])  # fmt: skip
     ((config, _, options),) = calls
     assert (config.train.init, config.train.steps, config.train.device) == (str(init), 7, "cpu")
     data = config.data
-    assert (data.encoding, data.on_bad_line, data.text_key) == ("cp949", "fail", "2")
+    assert (data.encoding, data.on_bad_line, data.source_key) == ("cp949", "fail", "2")
     assert (data.source_language, data.target_language) == ("ko", "en")
     assert (options["fresh"], options["accept_changes"], options["memory"]) == (True, True, None)
     assert [type(callback) for callback in options["callbacks"]] == [Callback, Callback]

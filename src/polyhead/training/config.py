@@ -64,6 +64,23 @@ OF_THE_FILES = (  # options of [data] that describe the files of a recipe
     "corpus", "source_key", "target_key", "text_key", "text_pair_key", "label_key", "problem",
     "source_language", "target_language", "encoding", "tag_names",
 )  # fmt: skip
+READ = {  # by task: the options of [data] that only some tasks read; those of plug-ins read all
+    "translation": "source target pairs source_key target_key source_language target_language "
+                   "adapt encoding",
+    "language_modeling": "text text_key encoding",
+    "masked_lm": "text text_key encoding blanks",
+    "replaced_token": "text text_key encoding blanks",
+    "text_classification": "labelled text_key text_pair_key label_key problem encoding",
+    "token_classification": "labelled text_key label_key tag_names words encoding",
+    "question_answering": "labelled stride max_answer encoding",
+    "sentence_embedding": "source target pairs source_key target_key labelled text_key "
+                          "text_pair_key label_key problem encoding",
+    "image_classification": "images label_key augment",
+}  # fmt: skip
+COLUMNS = {  # options of [data]: kinds of files whose columns they name
+    "source_key": "pairs", "target_key": "pairs", "text_key": "text labelled",
+    "text_pair_key": "labelled", "label_key": "labelled images",
+}  # fmt: skip
 TABLES: dict[str, Any] = {
     "data": DataConfig,
     "text": TextConfig,
@@ -248,6 +265,7 @@ def build(
     run = RunConfig(description, family, model=config, overridden=overridden, **tables)
     _check_overrides(overridden, run)
     _check_task(run)
+    _check_data(run)
     if not any_size:
         check_memory(run)
     if run.train.init is None:
@@ -320,6 +338,8 @@ def _check_overrides(overridden: Mapping[str, Any], run: RunConfig) -> None:
         ),
         "model.stack.lsh": ("lsh" in stack and "lsh" not in attention, "no layer has LSH"),
         "model.axial": ("axial" in model and not grid, 'model.positions is not "axial"'),
+        **{name: (True, "the tokenizer sets it, by text.vocab")
+           for name in setting_keys(model, "model.") if name.endswith("vocab")},
     }  # fmt: skip
     for name, (ignored, reason) in conflicts.items():
         if ignored:
@@ -372,6 +392,23 @@ def _check_task(run: RunConfig) -> None:
     for code, (wrong, message) in problems.items():
         if wrong:
             raise ConfigError(message, code)
+
+
+def _check_data(run: RunConfig) -> None:
+    """Refuse files that the task does not read, and options that would have no effect on it."""
+    data, used = vars(run.data), READ.get(run.task, "").split()
+    some = {name for names in READ.values() for name in names.split() if used}
+    kinds = {name.removeprefix("valid_") for name in LISTS if data[name]}
+    for name, default in vars(DataConfig()).items():
+        kind, of = name.removeprefix("valid_"), COLUMNS.get(name, "").split()
+        ignored = (kind in some and kind not in used) or (of and kinds.isdisjoint(of))
+        if data[name] != default and (ignored or (kind == "labelled" and len(kinds) > 1)):
+            files = " and ".join(sorted(kinds - {kind})) or "no files"
+            raise ConfigError(
+                f"data.{name} would have no effect on {run.task.replace('_', ' ')} with {files}. "
+                "Leave it out.",
+                "wrong_data" if name in LISTS else "no_effect",
+            )
 
 
 def check_memory(run: RunConfig) -> None:

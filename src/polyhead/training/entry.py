@@ -105,6 +105,8 @@ def read_request(
         changes += language_overrides(str(languages))
     given = {SETTINGS[name]: options[name] for name in SETTINGS if options[name] is not None}
     changes += as_overrides({name: str(value) for name, value in given.items()})
+    if options["label_column"] is not None and "images" in files and memory is None:
+        raise ConfigError("--label-column has no effect on files of images", "no_effect")
     init = options["init"]
     recipe = recipe or fitting_recipe(init if init is None else str(init), files)
     config = read_run(recipe or default_recipe(files), changes, files or None)

@@ -41,7 +41,6 @@ from polyhead.training.run_dir import RunDir
 from polyhead.training.run_log import RunLog
 
 OF_THE_RUN = ("spotting", "height", "width", "classes")  # not adopted from the model
-OF_THE_DATA = (".family", "_vocab", "model.vocab", "encoder.vocab")  # ends of overrides that fit
 HEAD, POSITION_TABLE = ("to_logits.weight", "to_logits.bias"), "positions.table.weight"
 SEGMENTS = "embed.segments.weight"
 FineTuned = Classifier | SentenceEncoder | TaggingModel | SpanModel
@@ -206,7 +205,7 @@ def config_conflicts(
         name = f"{table}{key}"
         if isinstance(value, Mapping):
             yield from config_conflicts(value, actual[key], f"{name}.")
-        elif not name.endswith(OF_THE_DATA) and value != actual[key]:
+        elif name != "model.family" and value != actual[key]:
             yield name, value, actual[key]
 
 
