@@ -236,6 +236,8 @@ def test_evaluate_prints_scores_signatures_and_a_paired_test(run, tiny_run, othe
     assert json.loads(out)["against"][0]["p_value"] == 1.0
     code, out, _ = run("evaluate", tiny_run, *files, "--against", tiny_run, "--json")
     assert {test["p_value"] for test in json.loads(out)["against"]} == {1.0}  # decoded alike
+    decoding = json.loads(out)["decoding"]
+    assert (decoding["beam"], json.loads(out)["decoding_of_against"]) == (1, decoding)
 
 
 def test_pairs_and_other_metrics_are_scored(run, fail, tiny_run, tmp_path):
@@ -244,7 +246,7 @@ def test_pairs_and_other_metrics_are_scored(run, fail, tiny_run, tmp_path):
     ]
     rows = "".join(f"{first}\t{second}\n" for first, second in zip(*sides, strict=True))
     path = tmp_path / "pairs.tsv"
-    path.write_text(f"ko\ten\n{rows}", encoding="utf-8")
+    path.write_text(f"ko\ten\n{rows}\tno source\n", encoding="utf-8")
     for name, lines in zip(("a.ko", "a.en"), sides, strict=True):
         (tmp_path / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     files = ("--source", tmp_path / "a.ko", "--target", tmp_path / "a.en")
@@ -252,7 +254,8 @@ def test_pairs_and_other_metrics_are_scored(run, fail, tiny_run, tmp_path):
     scored = run("evaluate", tiny_run, "--pairs", path, *words)
     assert scored[0] == 0
     assert scored[1].startswith("chrF2 ")
-    assert scored == run("evaluate", tiny_run, *files, *words)
+    assert f"{path}:11" in scored[2]  # skipped
+    assert scored[:2] == run("evaluate", tiny_run, *files, *words)[:2]
     for name, mention in (("COMET", "comet-score"), ("bluu", "bleu"), ("x", "wer")):
         error = ("unknown_metric", mention)
         fail("evaluate", tiny_run, *files, "--metric", name, error=error[0], mention=error[1])

@@ -102,6 +102,11 @@ def test_evaluation_on_lists_and_files_is_the_same(models, tmp_path):
     memory = polyhead.evaluate(translator, LINES, LINES[::-1])
     assert memory == translator.evaluate(sources, str(references))
     assert memory == translator.evaluate(tmp_path / "pairs.tsv")
+    short = translator.evaluate(LINES, LINES[::-1], max_length=1, beam=1)
+    assert short.outputs == translator.translate(LINES, max_length=1, beam=1) != memory.outputs
+    for option, code in (("beams", "unknown_key"), ("seed", "no_effect")):
+        with raises(ConfigError, code, option):
+            translator.evaluate(LINES, LINES, **{option: 1})
     with raises(DataError, "different_lengths"):
         translator.evaluate(LINES, LINES[1:])
     for use in ("generate", "fill"):

@@ -218,7 +218,10 @@ def translation_scores(
             )
     source, target, pairs = files
     if pairs:
-        sources, references = translator.read_pairs(pairs, encoding)
+        examples = translator.read_pairs(pairs, encoding)
+        sources, references = examples.sources, examples.targets
+        for notice in examples.notices if team.is_first else ():
+            say(notice)
     else:
         sources, references = read_references(source, target, encoding)
     other: Translator | list[str] | None = None
@@ -245,12 +248,13 @@ def translation_scores(
             f"{test.name}: {test.system:.2f} against {test.baseline:.2f} of {against}, "
             f"p = {test.p_value:.4f} ({verdict})"
         )
+    content, decoded = asdict(result), {"decoding": asdict(options)}
     if isinstance(other, Translator):
         search = f"a beam of {options.beam}, length penalty {options.length_penalty:g}"
         rows.append(f"both decoded with {'samples' if options.sample else search}")
-    content = asdict(result)
+        decoded["decoding_of_against"] = asdict(options)
     del content["outputs"]
-    return content, "\n".join(rows)
+    return content | decoded, "\n".join(rows)
 
 
 def text_scores(

@@ -3,20 +3,20 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Unpack
 
 from polyhead.checkpoint.model_dir import SavedModel, load_model
 from polyhead.checkpoint.model_files import resolve
 from polyhead.data.bilingual_dictionary import read_dictionary
 from polyhead.data.dataset_dir import evaluation_files
-from polyhead.data.parallel import read_pair_file
+from polyhead.data.parallel import Pairs, read_pair_file
 from polyhead.decoding.batch import decode_all
 from polyhead.decoding.ensemble import Ensemble
 from polyhead.decoding.hypotheses import make_generator
 from polyhead.decoding.options import DecodeConfig, Output, Scores
 from polyhead.decoding.protocol import Decodable, State
 from polyhead.engines.ctranslate2_engine import CTranslate2Engine, unsupported
-from polyhead.errors import CheckpointError
+from polyhead.errors import CheckpointError, ConfigError
 from polyhead.layers.attention_hooks import AttentionRecordingModel, has_cross_attention
 from polyhead.metrics.bleu import check_lengths
 from polyhead.models.registry import Task, max_positions
@@ -29,6 +29,7 @@ from polyhead.pipelines.evaluation import (
 )
 from polyhead.pipelines.fast_pipelines import fast_obstacle, use_fast
 from polyhead.pipelines.line_input import Lines, as_lines
+from polyhead.pipelines.run_settings import TranslationOptions
 from polyhead.pipelines.translation import SourcePart, TextTranslator
 from polyhead.pipelines.unknown_words import find_dictionary, replace_unknown
 from polyhead.tokenizers.storage import TokenizerPair
@@ -145,21 +146,25 @@ class Translator(Pipeline, TextTranslator):
         target: Lines | None = None,
         *,
         metric: MetricConfig = BLEU_AND_CHRF,
-        options: DecodeConfig | None = None,
         against: TextTranslator | Sequence[str] | None = None,
+        **how: Unpack[TranslationOptions],
     ) -> TranslationEvaluation:
         """Return BLEU and chrF of the translations of a test set.
 
         source, target: texts and their translations, as lists or files. Without a target, `source`
             is a file that holds both, with the same columns as in training.
         metric: other metrics and options.
-        options: how to decode; `defaults` unless given.
-        against: another translator, or its outputs, for a paired test.
+        against: another translator, which decodes alike, or its outputs, for a paired test.
+        how: options of decoding by name, as for `translate`.
 
         Example: `translator.evaluate("test.ko", "test.en").scores[0].value`
         """
+        if "seed" in how:
+            raise ConfigError("seed has no effect: samples are those of seed 0", "no_effect")
+        options, _ = self.decoding(how)
         if target is None:
-            sources, references = self.read_pairs([str(source)])
+            pairs = self.read_pairs([str(source)])
+            sources, references = pairs.sources, pairs.targets
         else:
             sources, references = as_lines(source, "evaluate"), as_lines(target, "evaluate")
         check_lengths(sources, references)
@@ -167,13 +172,10 @@ class Translator(Pipeline, TextTranslator):
             self, sources, references, metric=metric, options=options, against=against
         )
 
-    def read_pairs(
-        self, files: Sequence[str | Path], encoding: str = "utf-8"
-    ) -> tuple[list[str], list[str]]:
-        """Return both sides of files of pairs, with the same columns as in training."""
+    def read_pairs(self, files: Sequence[str | Path], encoding: str = "utf-8") -> Pairs:
+        """Read files of pairs, with the same columns as in training."""
         keys = (self.data.source_key, self.data.target_key)
-        pairs = read_pair_file(evaluation_files(files, "pairs"), keys, encoding=encoding)
-        return pairs.sources, pairs.targets
+        return read_pair_file(evaluation_files(files, "pairs"), keys, encoding=encoding)
 
     def replace_unknown(
         self, texts: Sequence[str], outputs: list[list[Output]]

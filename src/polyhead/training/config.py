@@ -397,11 +397,11 @@ def _check_task(run: RunConfig) -> None:
 def _check_data(run: RunConfig) -> None:
     """Refuse files that the task does not read, and options that would have no effect on it."""
     data, used = vars(run.data), READ.get(run.task, "").split()
-    some = {name for names in READ.values() for name in names.split() if used}
+    selective = {name for names in READ.values() for name in names.split() if used}
     kinds = {name.removeprefix("valid_") for name in LISTS if data[name]}
     for name, default in vars(DataConfig()).items():
         kind, of = name.removeprefix("valid_"), COLUMNS.get(name, "").split()
-        ignored = (kind in some and kind not in used) or (of and kinds.isdisjoint(of))
+        ignored = (kind in selective and kind not in used) or (of and kinds.isdisjoint(of))
         if data[name] != default and (ignored or (kind == "labelled" and len(kinds) > 1)):
             files = " and ".join(sorted(kinds - {kind})) or "no files"
             raise ConfigError(
