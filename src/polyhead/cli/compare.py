@@ -1,4 +1,4 @@
-"""`polyhead compare` and `polyhead ladder`: several systems under the same budget."""
+"""`polyhead compare`: several systems under the same budget."""
 
 import sys
 from pathlib import Path
@@ -129,46 +129,6 @@ def compare(
         ensembles=tuple(ensemble or ()), scale=check_scale(scale), processes=processes,
     )  # fmt: skip
     raise Exit(run_comparison(request, lang))
-
-
-def ladder(
-    recipe: Recipe = None,
-    overrides: Overrides = None,
-    budget: Budget = None,
-    steps: Steps = None,
-    systems: Systems = None,
-    seeds: Seeds = 1,
-    metric: MetricName = None,
-    run: WorkingDir = None,
-    source: Files = None,
-    target: Files = None,
-    pairs: Pairs = None,
-    valid_source: Files = None,
-    valid_target: Files = None,
-    valid_pairs: Pairs = None,
-    test_source: Files = None,
-    test_target: Files = None,
-    test_pairs: Pairs = None,
-    encoding: FileEncoding = None,
-    lang: Language = None,
-    processes: Workers = 1,
-    list_only: ListOnly = False,
-) -> None:
-    """Compare seq2seq models from no attention to full attention.
-
-    Also the score functions of attention.
-
-    polyhead ladder multi30k-de-en --budget 10m
-    polyhead ladder multi30k-de-en --budget 5m --systems none,dot,additive --seeds 3
-    polyhead ladder --source train.ko --target train.en --budget 5m
-    """
-    compare(
-        recipe, overrides, plan="ladder", budget=budget, steps=steps, systems=systems,
-        seeds=seeds, metric=metric, run=run, source=source, target=target, pairs=pairs,
-        valid_source=valid_source, valid_target=valid_target, valid_pairs=valid_pairs,
-        test_source=test_source, test_target=test_target, test_pairs=test_pairs,
-        encoding=encoding, lang=lang, processes=processes, list_only=list_only,
-    )  # fmt: skip
 
 
 def check_scale(scale: str) -> "Scale":

@@ -40,7 +40,7 @@ class GroupedHelp(TyperGroup):
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG)  # of the disk behind stdout
 SECTIONS = {  # of `polyhead --help`
-    "Train and score": ("train", "evaluate", "compare", "ladder", "runs", "average"),
+    "Train and score": ("train", "evaluate", "compare", "runs", "average"),
     "Use a model": (
         *("translate", "generate", "fill", "detect", "classify", "tag", "answer", "embed"),
         *("attention", "serve"),
@@ -53,7 +53,7 @@ COMMANDS = {  # modules of polyhead.cli, and their functions
     "fill": "fill.fill", "detect": "fill.detect", "classify": "classify.classify",
     "tag": "tag.tag", "answer": "tag.answer", "embed": "embed.embed",
     "evaluate": "evaluate.evaluate", "attention": "attention.attention", "serve": "serve.serve",
-    "compare": "compare.compare", "ladder": "compare.ladder", "average": "convert.average",
+    "compare": "compare.compare", "average": "convert.average",
     "import": "convert.import_model", "export": "convert.export_model",
     "languages": "languages.languages", "recipes": "recipes.recipes", "show": "recipes.show",
     "cost": "cost.cost", "verify": "notes.verify", "doctor": "doctor.doctor", "demo": "demo.demo",
@@ -166,6 +166,8 @@ def run(words: list[str]) -> Any:
         words = [*words[1:], "--help"]
     elif words in ([], ["data"]):
         words = [*words, "--help"]
+    if words[0] == "ladder":  # its former name
+        words = ["compare", "--plan", "ladder", *words[1:]]
     ARGUMENTS.set(words)
     return program(words[0]).main(args=words, prog_name="polyhead", standalone_mode=False)
 
