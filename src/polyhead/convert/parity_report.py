@@ -24,7 +24,7 @@ from polyhead.convert.special_ids import vocab_sizes
 from polyhead.convert.target_types import Example, Reader, token_log_p
 from polyhead.data.batches.images import scaled
 from polyhead.data.batches.labelled import segments_of
-from polyhead.data.config import FORMER, DataConfig
+from polyhead.data.config import DataConfig
 from polyhead.data.images.dataset import load_images
 from polyhead.data.images.files import PixelShape
 from polyhead.data.labelled_text import first_text
@@ -183,11 +183,8 @@ def compare_readers(
             tally.compare(examples, timed=not searching)
             order += chosen
             progress(len(chosen))
-    equal = {
-        f"outputs, {NAMES[beam]}": sum(map(list.__eq__, *written))
-        for beam, written in tally.written.items()
-        if searching
-    }
+    written = tally.written.items() if searching else ()
+    equal = {f"outputs, {NAMES[beam]}": sum(map(list.__eq__, *both)) for beam, both in written}
     equal |= {f"within {LIMIT:g}": sum(d <= LIMIT for d in tally.differences)}
     return ParityReport(
         texts.origin, len(order), Parity(max(tally.differences), tally.largest, tally.count), equal,
@@ -273,21 +270,19 @@ def _held_out(saved: SavedModel, run: Path) -> list[tuple[str, str]]:
     """Read the texts that a run has held out, with their translations or labels."""
     lines = (run / HELD_OUT).read_text(encoding="utf-8").split("\n")[:-1]
     rows = [(str(text), "".join(reference)) for text, *reference in map(json.loads, lines)]
-    match FAMILIES[saved.family].task:
-        case "translation" | "text_classification":
-            return rows
-        case "sentence_embedding":
-            return [(first_text(text), "") for text, _ in rows]
-        case "token_classification":
-            return [(text.replace(PAIR, " "), "") for text, _ in rows]
-        case _:
-            return [(text, "") for text, _ in rows]
+    task = FAMILIES[saved.family].task
+    if task in ("translation", "text_classification"):
+        return rows
+    if task == "sentence_embedding":
+        return [(first_text(text), "") for text, _ in rows]
+    is_tagger = task == "token_classification"
+    return [(text.replace(PAIR, " ") if is_tagger else text, "") for text, _ in rows]
 
 
 def _images(saved: SavedModel, run: Path, most: int) -> ReportTexts:
     config = saved.config
     values = tomllib.loads((run / "config.toml").read_text(encoding="utf-8"))
-    data = from_dict(DataConfig, FORMER | values.get("data", {}), "data.")
+    data = from_dict(DataConfig, values.get("data", {}), "data.")
     seed = int(values.get("train", {}).get("seed", 1))
     corpus = load_images(data, PixelShape(config.height, config.width, config.channels), seed)
     pixels = scaled(corpus.valid.pixels[:most])
@@ -317,14 +312,10 @@ def _encoded(
 
 
 def _example(family: str, ids: list[int], longest: int) -> Example:
-    match FAMILIES[family].task:
-        case "translation":
-            return Example(ids, [])
-        case "language_modeling":
-            return Example([EOS, *ids[:-1]], ids)
-        case _:
-            framed = ids if ids[0] == BOS else frame([ids], longest)
-            return Example(framed, [])
+    task = FAMILIES[family].task
+    if task == "language_modeling":
+        return Example([EOS, *ids[:-1]], ids)
+    return Example(ids if task == "translation" or ids[0] == BOS else frame([ids], longest), [])
 
 
 def _random(saved: SavedModel, reason: str, most: int, longest: int) -> ReportTexts:

@@ -175,10 +175,6 @@ def locate(name: str) -> Path:
         return path
     if not NAME.fullmatch(name) or ".." in name or name.startswith("."):
         raise CheckpointError(f"there is no folder {name}", "not_found")
-    return _from_hub(name)
-
-
-def _from_hub(name: str) -> Path:
     try:
         from huggingface_hub import snapshot_download
         from huggingface_hub.errors import LocalEntryNotFoundError

@@ -173,7 +173,9 @@ def config_to_timm(config: ViTConfig) -> dict[str, Any]:
 
 
 def _sizes(config: ViTConfig) -> dict[str, Any]:
-    stack = config.stack
+    stack, ratio = config.stack, config.stack.d_ff / config.stack.d_model
+    if int(stack.d_model * ratio) != stack.d_ff:  # timm computes d_ff like this
+        ratio = math.nextafter(ratio, math.inf)
     return {
         "img_size": [config.height, config.width],
         "patch_size": config.patch,
@@ -181,14 +183,8 @@ def _sizes(config: ViTConfig) -> dict[str, Any]:
         "num_classes": config.classes,
         "embed_dim": stack.d_model,
         "depth": stack.n_layers,
-        "mlp_ratio": _ratio(stack.d_ff, stack.d_model),
+        "mlp_ratio": ratio,
     }
-
-
-def _ratio(d_ff: int, d_model: int) -> float:
-    """d_ff / d_model, such that timm's int(d_model · ratio) is d_ff again."""
-    ratio = d_ff / d_model
-    return ratio if int(d_model * ratio) == d_ff else math.nextafter(ratio, math.inf)
 
 
 def _arguments(values: Mapping[str, Any]) -> dict[str, Any]:

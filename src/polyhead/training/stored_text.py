@@ -58,10 +58,15 @@ class CorpusSummary:
 class StoredText:
     """The training text of a large corpus: read into files when it is needed, at most once."""
 
-    def __init__(self, summary: CorpusSummary, reader: "CorpusReader", path: Path) -> None:
+    def __init__(
+        self,
+        summary: CorpusSummary,
+        reader: "CorpusReader",
+        path: Path,
+        spool: tuple[LineSpool, SpoolFolder] | None = None,
+    ) -> None:
         """path: file of the summary, which is removed if the text is another."""
-        self.summary, self.reader, self.path = summary, reader, path
-        self._spool: tuple[LineSpool, SpoolFolder] | None = None
+        self.summary, self.reader, self.path, self._spool = summary, reader, path, spool
         self.sources = self.texts = self.column(0)
         self.targets = self.labels = self.column(1)
 
@@ -162,11 +167,25 @@ def _read_stored(config: RunConfig, reader: CorpusReader) -> Corpus[StoredText, 
     with os_errors_as_polyhead_errors(folder()):
         folder().mkdir(parents=True, exist_ok=True)
     facts = read_facts(path)
-    if facts is None:
-        train = _summarize(config.data, reader, path)
-        write_facts(path, asdict(train.summary))
-    else:
+    if facts is not None:
         train = StoredText(CorpusSummary(**facts), reader, path)
+    else:
+        remove_abandoned()
+        place = SpoolFolder()
+        spool = LineSpool(place.path, 1 if config.data.text else 2)
+        corpus = reader.load(spool)
+        new = CorpusSummary(
+            len(spool),
+            reader.fingerprints(corpus),
+            list(corpus.notices),
+            list(corpus.classes),
+            list(corpus.languages),
+            [list(column) for column in reader.columns(corpus.valid)],
+            [name for option in LISTS for name in getattr(config.data, option)],
+            corpus.problem,
+        )
+        train = StoredText(new, reader, path, (spool, place))
+        write_facts(path, asdict(new))
     summary = train.summary
     return Corpus(
         train,
@@ -176,29 +195,6 @@ def _read_stored(config: RunConfig, reader: CorpusReader) -> Corpus[StoredText, 
         (summary.languages[0], summary.languages[1]),
         summary.problem,
     )
-
-
-def _summarize(data: DataConfig, reader: CorpusReader, path: Path) -> StoredText:
-    """Read a corpus into a spool, which the returned text owns."""
-    remove_abandoned()
-    place = SpoolFolder()
-    n_columns = 1 if data.text else 2
-    spool = LineSpool(place.path, n_columns)
-    corpus = reader.load(spool)
-    files = [name for option in LISTS for name in getattr(data, option)]
-    summary = CorpusSummary(
-        len(spool),
-        reader.fingerprints(corpus),
-        list(corpus.notices),
-        list(corpus.classes),
-        list(corpus.languages),
-        [list(column) for column in reader.columns(corpus.valid)],
-        files,
-        corpus.problem,
-    )
-    train = StoredText(summary, reader, path)
-    train._spool = spool, place
-    return train
 
 
 def _corpus_key(config: RunConfig) -> str:
