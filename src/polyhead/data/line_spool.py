@@ -47,7 +47,9 @@ class LineSpool:
                 path.touch()
             for record in records:
                 is_full = len(batch) >= CHUNK or n_characters > CHUNK_CHARACTERS
-                if is_full and (len(batch) >= MAX_CHUNK or _is_clean(batch[-1][0], record[0])):
+                # white space on both sides of a line end may be one token
+                is_clean = is_full and batch[-1][0][-1:].strip() and record[0][:1].strip()
+                if is_clean or len(batch) >= MAX_CHUNK:
                     self._append(batch)
                     batch, n_characters = [], 0
                 batch.append(record)
@@ -117,11 +119,6 @@ class LineSpool:
         with self.paths[column].open("rb") as file:
             file.seek(start)
             return file.read(end - start)
-
-
-def _is_clean(line: str, following: str) -> bool:
-    """Return whether the end of a line is surely the end of a token."""
-    return line[-1:].strip() != "" and following[:1].strip() != ""
 
 
 @runtime_checkable

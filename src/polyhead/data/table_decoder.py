@@ -85,18 +85,14 @@ def _arrow(path: str, kind: str) -> tuple[list[str], Iterator[Any]]:
             for start in range(0, len(table), SLICE):
                 cells = [column.to_pylist() for column in table.slice(start, SLICE).columns]
                 for n, column in enumerate(columns):
-                    if column in names:
-                        cells[n] = [_named(number, names[column]) for number in cells[n]]
+                    if known := names.get(column):
+                        cells[n] = [
+                            [known.get(i, i) for i in cell] if isinstance(cell, list)
+                            else known.get(cell, cell) for cell in cells[n]
+                        ]  # fmt: skip
                 yield zip(*cells, strict=True)
 
     return columns, slices()
-
-
-def _named(number: object, names: dict[Any, str]) -> object:
-    """Return the name of a class, or the names of a list of classes."""
-    if isinstance(number, list):
-        return [names.get(item, item) for item in number]
-    return names.get(number, number)
 
 
 def _class_names(metadata: dict[bytes, bytes]) -> dict[str, dict[Any, str]]:

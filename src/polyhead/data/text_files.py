@@ -170,7 +170,13 @@ class TextLines:
         try:
             chunks = unpacked(stream, self.name)
             head = next(chunks, b"")
-            _check_is_text(head, self.name)
+            for magic, kind in NOT_TEXT.items():
+                if head.startswith(magic):
+                    raise DataError(
+                        f"{self.name}: {kind}, not text; give a plain text file (it may be .gz, "
+                        ".xz or .zst)",
+                        "not_text",
+                    )
             detected, skip, notice = recognise(head[: 1 << 14], canonical(encoding), self.name)
             self.notices = () if notice is None else (notice,)
             yield ""
@@ -204,16 +210,6 @@ class TextLines:
                 yield bad
         if first is not None and 2 * misread.total() > n_written:
             raise _wrong_encoding(first, misread, n_written, encoding)
-
-
-def _check_is_text(head: bytes, name: str) -> None:
-    """Raise DataError if the first bytes are those of another kind of file."""
-    for magic, kind in NOT_TEXT.items():
-        if head.startswith(magic):
-            message = (
-                f"{name}: {kind}, not text; give a plain text file (it may be .gz, .xz or .zst)"
-            )
-            raise DataError(message, "not_text")
 
 
 def split(chunks: Iterator[bytes]) -> Iterator[bytes | int]:

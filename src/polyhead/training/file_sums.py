@@ -49,7 +49,10 @@ def file_sums(paths: Sequence[Path]) -> list[str]:
     sums, is_new = [], False
     for path in paths:
         if path.is_dir():
-            sums.append(_directory_sum(path))
+            total = hashlib.sha256()
+            for inner in files_in(path):
+                total.update(f"{inner.relative_to(path).parts!r} {_stamp(inner)}\n".encode())
+            sums.append(total.hexdigest())
             continue
         path = path.resolve()
         entry, stamp = known.get(str(path)), _stamp(path)
@@ -67,10 +70,3 @@ def file_sums(paths: Sequence[Path]) -> list[str]:
             index.parent.mkdir(parents=True, exist_ok=True)
         write_facts(index, known)
     return sums
-
-
-def _directory_sum(folder: Path) -> str:
-    total = hashlib.sha256()
-    for path in files_in(folder):
-        total.update(f"{path.relative_to(folder).parts!r} {_stamp(path)}\n".encode())
-    return total.hexdigest()

@@ -62,7 +62,8 @@ class TensorBoardLogger(Callback):
         self.folder = start.folder
         self.on_rewind(start.step)
         if not start.step:
-            self.writer.add_text("configuration", _as_markdown(start.config), 0)
+            lines = [f"    {name} = {value}" for name, value in _flat(start.config).items()]
+            self.writer.add_text("configuration", "\n".join(lines), 0)
 
     def on_rewind(self, step: int) -> None:
         """Open a writer that hides the points after a step."""
@@ -240,7 +241,3 @@ def _flat(config: Mapping[str, Any]) -> dict[str, str]:
             value = value[part]
         flat[key] = str(value)[:MAX_PARAMETER]
     return flat
-
-
-def _as_markdown(config: Mapping[str, Any]) -> str:
-    return "\n".join(f"    {name} = {value}" for name, value in _flat(config).items())

@@ -72,13 +72,7 @@ class MakeObjective(Protocol):
         ...
 
 
-def own_objective(setup: Any) -> Objective:
-    """Return the objective of the task."""
-    objective: Objective = setup.objective
-    return objective
-
-
-BUILT_IN: dict[str, MakeObjective] = {"task": own_objective}
+BUILT_IN: dict[str, MakeObjective] = {"task": lambda setup: setup.objective}
 OBJECTIVES = Registry("objective", BUILT_IN)
 ObjectiveName = Annotated[str, OBJECTIVES]
 

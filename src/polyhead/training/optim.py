@@ -132,15 +132,11 @@ class Moment(NamedTuple):
 Schedule = Callable[["ScheduleConfig", Moment], float]  # returns the learning rate
 
 
-def _cosine(config: "ScheduleConfig", at: Moment) -> float:
-    return config.rate * min(at.rise, (1 - math.cos(math.pi * at.left)) / 2)
-
-
 BUILT_IN: dict[str, Schedule] = {
     "noam": lambda config, at: noam(at.step, at.d_model, config.warmup, config.factor),
     "inverse_sqrt": lambda c, at: c.rate * min(at.rise, math.sqrt(c.warmup / at.step)),
     "linear": lambda config, at: config.rate * min(at.rise, at.left),
-    "cosine": _cosine,
+    "cosine": lambda c, at: c.rate * min(at.rise, (1 - math.cos(math.pi * at.left)) / 2),
     "constant": lambda config, at: config.rate * at.rise,
 }
 SCHEDULES = Registry("schedule", BUILT_IN)

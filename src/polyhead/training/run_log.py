@@ -16,8 +16,6 @@ from polyhead.atomic_file import os_errors_as_polyhead_errors, sync, write_text
 from polyhead.training.callbacks import Callback
 
 METRICS, LOG = "metrics.jsonl", "train.log"
-
-
 # Receives the progress of reading the data, before the log of the run may be written.
 READING: ContextVar[Callback] = ContextVar("reading", default=Callback())  # noqa: B039
 

@@ -19,7 +19,6 @@ from polyhead.models.vit import ViT
 from polyhead.pipelines.image_classifier import ImageClassifier
 from polyhead.training.config import build, read_run, recipe_names
 from polyhead.training.losses import SoftLabelLoss, soft_cross_entropy
-from polyhead.training.tasks.image_classification import tokens_per_image
 from polyhead.training.trainer import train
 
 Image = pytest.importorskip("PIL.Image")
@@ -139,7 +138,7 @@ def test_every_image_recipe_builds_a_model(name):
     with torch.device("meta"):
         model = ViT(run.model)
     expected = math.prod(run.model.grid) + (run.model.pooling == "class")
-    assert tokens_per_image(run.model) == model.n_tokens == expected
+    assert run.model.n_tokens == model.n_tokens == expected
     assert run.train.max_tokens // expected >= 32
 
 

@@ -69,7 +69,8 @@ def files_in(folder: Path) -> Iterator[Path]:
         folders.sort()
         for name in sorted(names):
             path = Path(place, name)
-            if not _is_ignored(path.relative_to(folder).parts):
+            parts = path.relative_to(folder).parts
+            if not any((p.startswith(".") and p != ".") or p in IGNORED for p in parts):
                 yield path
 
 
@@ -85,10 +86,6 @@ def _in_directory(folder: Path) -> Iterator[File]:
             yield name, read_bytes(path)
         except Unreadable as reason:
             yield name, reason
-
-
-def _is_ignored(name: Name) -> bool:
-    return any((part.startswith(".") and part != ".") or part in IGNORED for part in name)
 
 
 def with_classes(rows: dict[Name, int], bad: list[str]) -> dict[Name, int]:

@@ -9,7 +9,6 @@ from torch.nn import functional as F
 from polyhead.data.batches.images import ImageBatches, image_logits
 from polyhead.data.images.dataset import ImageCorpus, ImageSet
 from polyhead.data.images.files import PixelShape
-from polyhead.models.vit import ViTConfig
 from polyhead.training.config import RunConfig
 from polyhead.training.losses import SoftLabelLoss
 from polyhead.training.processes import Processes
@@ -39,7 +38,7 @@ class ImageClassificationTask:
             corpus.train,
             n_classes,
             config.data.augment,
-            tokens=tokens_per_image(config.model),
+            tokens=config.model.n_tokens,
             max_tokens=config.train.max_tokens,
             seed=config.train.seed,
         )
@@ -70,11 +69,6 @@ def outputs(corpus: ImageCorpus, batch_size: int, model: Any, processes: Process
     parts = processes.map(predict, torch.arange(len(images)).split(batch_size))
     references = [corpus.classes[number] for number in images.labels.tolist()]
     return Outputs([name for part in parts for name in part], references, "accuracy")
-
-
-def tokens_per_image(config: ViTConfig) -> int:
-    """Return the number of tokens of one image: patches and class tokens."""
-    return config.n_tokens
 
 
 def validate(
