@@ -62,6 +62,17 @@ def test_a_translator_is_listed_with_its_bleu(tiny_run):
     assert (run.metric, run.score) == ("bleu", load_model(tiny_run / "best").about["valid"]["bleu"])
 
 
+def test_electra_is_listed_with_its_auc(runs, tmp_path):
+    shutil.copytree(runs / "finished", tmp_path / "run", symlinks=True)
+    for path in (tmp_path / "run").rglob("config.json"):
+        saved = json.loads(path.read_text())
+        saved["about"]["run"]["train"]["judge_by"] = "loss"
+        saved["about"]["valid"] = {"loss": 19.14, "auc": 0.7}
+        path.write_text(json.dumps(saved))
+    (run,) = polyhead.list_runs(tmp_path)
+    assert (run.metric, run.score) == ("auc", 0.7)
+
+
 def test_every_run_has_a_row_with_its_state(runs):
     with lock_of(runs / "running") as process:
         process.stdout.readline()

@@ -64,12 +64,13 @@ def test_typing_translates_the_last_text(play, stand_in):
 def test_n_best_translations_have_confidences_and_can_be_selected(play, stand_in):
     page = play()
     type_text(page)
-    assert page.locator(".hypothesis small").all_inner_texts() == ["80 %", "55 %", "30 %"]
+    assert page.locator(".hypothesis small").all_inner_texts() == ["-0.40", "-0.65", "-0.90"]
     widths = page.locator(".hypothesis .share i").evaluate_all(
         "(all) => all.map((i) => i.style.width)"
     )
-    assert [float(width.rstrip("%")) for width in widths] == pytest.approx([80, 55, 30])
-    assert "-0.65" in page.locator(".hypothesis small").nth(1).get_attribute("title")
+    assert [float(width.rstrip("%")) for width in widths] == pytest.approx([67, 52, 41], abs=1)
+    assert page.inner_text(".n-best legend") == "Translations, best first · Score"
+    assert "Confidence 55 %" in page.locator(".hypothesis small").nth(1).get_attribute("title")
     assert page.inner_text(".confidence") == "Confidence 80 %"
     unsure = page.locator(".unsure")
     assert unsure.all_inner_texts() == [TEXT.split()[0]]
@@ -342,3 +343,15 @@ def test_all_messages_exist_in_both_languages():
         assert f"refused_{code}" in words or code in (429, 503)  # shown as busy
     message = {key for text in modules for key in re.findall(r'say\("(\w+)"', text)}
     assert message <= words.keys()
+
+
+@pytest.mark.parametrize(
+    ("use", "names"),
+    [("classify", ["First text", "Second text"]), ("answer", ["Question", "Context"])],
+)
+def test_two_text_boxes_keep_visible_names(play, stand_in, use, names):
+    stand_in.changes = {"use": use, "pairs": "required", "attention": []}
+    page = play()
+    for name in names:
+        page.get_by_role("textbox", name=name, exact=True).fill(" ")
+        assert page.get_by_text(name, exact=True).is_visible()

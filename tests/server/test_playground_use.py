@@ -107,7 +107,7 @@ def test_a_translation_that_was_cut_off_is_marked(play, stand_in, language, mess
 
 
 def test_a_translator_without_attention_has_steps(play, stand_in):
-    stand_in.attends = []
+    stand_in.changes = {"attention": []}
     page = play(f"#q={TEXT}", shows=".token")
     assert page.locator(".tab .chip").all_inner_texts() == ["Step by step", "Beam search"]
     assert page.locator("#tab-steps").is_checked()

@@ -161,7 +161,7 @@ class StandIn:
         self.breaks = None  # error in the middle of a stream
         self.streams = threading.Event()  # unset: a stream waits after its first part
         self.streams.set()
-        self.attends = ["encoder", "decoder", "cross"]
+        self.changes = {}  # of the first model
         self.view, self.long = build(), None
         self.files = read_files()
         self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
@@ -223,7 +223,7 @@ class StandIn:
             return self.attention(body)
         if path == "/v1/models":
             models = [about(name, use) for name, use in USES.items()]
-            models[0]["attention"] = self.attends
+            models[0] |= self.changes
             reply = {"version": "1", "limits": LIMITS, "models": models}
             return json.dumps(reply).encode(), "application/json"
         known = {"/v1/steps": steps, "/v1/beam": beam, "/v1/fill": fill,

@@ -14,7 +14,8 @@ from polyhead.models.baselines.attention_ladder import Ladder, LadderConfig
 from polyhead.models.transformer import Transformer, TransformerConfig
 from polyhead.pipelines.translation import TranslatedSentence, Translation
 from polyhead.pipelines.translator import Translator
-from polyhead.viz.capture import attention_view, translation_maps
+from polyhead.special_tokens import BOS, EOS
+from polyhead.viz.capture import _framed_tokens, attention_view, translation_maps
 from polyhead.viz.select import ViewOptions
 from polyhead.viz.views import AttentionView
 from polyhead.viz.word_alignment import alignment
@@ -143,3 +144,11 @@ def test_a_translation_that_was_cut_off_has_no_row_for_its_end(translator):
         np.testing.assert_allclose(
             short.weights, long.weights[:, :rows, : short.weights.shape[2]], rtol=1e-5
         )
+
+
+def test_tokens_of_a_reader_have_no_symbol_for_spaces(translator, monkeypatch):
+    """A token that is only a space is shown as ␣ by the page and the picture."""
+    tokenizer = translator.tokenizers.source
+    monkeypatch.setattr(tokenizer, "symbol", {7: "▁", 8: "a", 9: "▁b"}.get)
+    _, *tokens, _ = _framed_tokens(tokenizer, [BOS, 7, 8, 9, EOS], mask=-1)
+    assert [(token.text, token.word) for token in tokens] == [(" ", 1), ("a", 1), ("b", 2)]

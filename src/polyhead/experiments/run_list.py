@@ -178,8 +178,8 @@ def read_run_info(folder: Path) -> RunInfo:
             about = json.loads((best / "config.json").read_text(encoding="utf-8"))["about"]
         metrics = about.get("valid") or {}
         name = train["judge_by"]
-        if name == "loss" and "bleu" in metrics:  # what a translator is known by
-            name = "bleu"
+        if name == "loss":  # translators and ELECTRA are known by other scores
+            name = next((score for score in ("bleu", "auc") if score in metrics), name)
         return RunInfo(
             folder,
             state_of(folder, train, progress),

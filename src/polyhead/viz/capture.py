@@ -215,7 +215,7 @@ def _language_model_view(
         model=generator.name,
         source=TokenizedText(shown, tuple(tokens)),
         target=None,
-        predictions=(*(token.text for token in tokens[1:]), last.removeprefix("▁") or last),
+        predictions=(*(token.text for token in tokens[1:]), last.removeprefix("▁") or " "),
         maps=tuple(_maps(weights, "decoder")),
     )
 
@@ -290,7 +290,7 @@ def _framed_tokens(tokenizer: Tokenizer, ids: Sequence[int], mask: int) -> tuple
         symbol = MASK if id == mask else tokenizer.symbol(id)
         is_special = id == EOS  # between two texts
         starts_word = symbol.startswith("▁") or id in (mask, EOS) or tokens[-1].special
-        text = symbol if symbol == "▁" else symbol.removeprefix("▁")
+        text = symbol.removeprefix("▁") or " "
         tokens.append(Token(text, tokens[-1].word + starts_word, special=is_special))
     return (*tokens, Token(SPECIALS[EOS], tokens[-1].word + 1, special=True))
 

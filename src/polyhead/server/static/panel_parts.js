@@ -12,11 +12,11 @@ const LONG = 600; // characters above which maps are loaded one by one
 const TOKEN_CHARACTERS = 3; // of a token, about
 const THUMBNAIL = 128; // rows and columns of a long text's thumbnails
 
-// Text box. `typed` is called after a pause, or at once on Ctrl+Enter.
-export function textBox(page, { hint, lang, typed, id = "text" }) {
+// Text box, with a visible name above it if there are several. `typed` is called after a pause, or at once on Ctrl+Enter.
+export function textBox(page, { hint, name, lang, typed, id = "text" }) {
   let timer;
   const box = element("textarea", {
-    id, rows: 3, spellcheck: "false", placeholder: page.say(hint), "aria-label": page.say(hint),
+    id, rows: 3, spellcheck: "false", placeholder: page.say(hint), "aria-label": page.say(name ?? hint),
     maxlength: page.limits.max_characters, lang: lang ?? null, dir: "auto",
     input: () => {
       grow();
@@ -42,7 +42,7 @@ export function textBox(page, { hint, lang, typed, id = "text" }) {
     if (box.value !== text) box.value = text;
     grow();
   };
-  const node = element("div", { class: "box" }, box, element("div", { class: "under" }, count, clear));
+  const node = element("div", { class: "box" }, name ? element("label", { class: "hint", for: id }, page.say(name)) : null, box, element("div", { class: "under" }, count, clear));
   requestAnimationFrame(grow);
   return { node, box, set };
 }

@@ -10,12 +10,12 @@ const MOST_LINES = 12; // of the matrix
 
 export const PAIR = "\t"; // between the texts of a pair
 
-// Text box, or two for a pair of texts (`second` is the hint of the other), the result beside it, and the attention below.
+// Text box, or two for a pair of texts (`second` is the hint of the other, `names` are those of both), the result beside it, and the attention below.
 // `request` returns the texts of the attention.
-export function textPanel(root, page, { hint, answered, extra, second, request = (text) => ({ text }) }) {
+export function textPanel(root, page, { hint, answered, extra, second, names = [], request = (text) => ({ text }) }) {
   const typed = () => page.change({ q: [text.box.value, ...(other?.box.value ? [other.box.value] : [])].join(PAIR) });
-  const text = textBox(page, { hint, typed });
-  const other = second ? textBox(page, { hint: second, typed, id: "text-pair" }) : null;
+  const text = textBox(page, { hint, name: second ? names[0] : null, typed });
+  const other = second ? textBox(page, { hint: second, name: names[1], typed, id: "text-pair" }) : null;
   const boxes = other ? element("div", { class: "boxes" }, text.node, other.node) : text.node;
   const answer = element("div", { class: "answer-box", "aria-live": "polite" });
   const [below, place] = [element("div", { class: "below" }), element("div", { class: "place" })];
@@ -49,6 +49,7 @@ export function classifyPanel(root, page) {
   return textPanel(root, page, {
     hint: "type_here",
     second: page.model.pairs !== "no" && "second_here",
+    names: ["first_text", "second_text"],
     answered: async (q, signal) => {
       const [text, text_pair] = page.model.pairs === "no" ? [q] : q.split(PAIR);
       if (!text.trim() || (page.model.pairs === "required" && !text_pair?.trim())) return [];

@@ -109,19 +109,19 @@ function copySelected(node) {
 
 const percent = (p) => `${Math.round(100 * p)} %`;
 
-// All hypotheses with their confidence as radio buttons; the tabs show the selected one.
+// All hypotheses with the score that ranks them as radio buttons; the tabs show the selected one.
 function list(page, result) {
   if (result.hypotheses.length < 2) return "";
   const items = result.hypotheses.map(({ text, score, confidence }, i) => {
     const input = element("input", {
       type: "radio", name: "n", id: `n-${i + 1}`, checked: i === place(page, result), change: () => page.change({ n: i + 1, forced: [] }),
     });
-    const hint = `${page.say("confidence_hint")} ${page.say("score")} ${score.toFixed(2)}: ${page.say("score_hint")}`;
+    const hint = `${page.say("score_hint")} ${page.say("confidence")} ${percent(confidence)}: ${page.say("confidence_hint")}`;
     return element("label", { class: "hypothesis", for: `n-${i + 1}` }, input,
-      element("bdi", {}, text), bar(confidence), element("small", { title: hint }, percent(confidence)));
+      element("bdi", {}, text), bar(Math.min(1, Math.exp(score))), element("small", { title: hint }, score.toFixed(2)));
   });
   return element("fieldset", { class: "n-best" },
-    element("legend", {}, page.say("n_best"), " · ", element("span", { title: page.say("confidence_hint") }, page.say("confidence"))), ...items);
+    element("legend", {}, page.say("n_best"), " · ", element("span", { title: page.say("score_hint") }, page.say("score"))), ...items);
 }
 
 // Some translators have no attention.

@@ -29,6 +29,7 @@ export function answerPanel(root, page) {
   return textPanel(root, page, {
     hint: "question_here",
     second: "context_here",
+    names: ["question", "context"],
     request: (q) => ({ text: split(q)[0], target: split(q)[1] }),
     answered: async (q, signal) => {
       const [question, context] = split(q);
