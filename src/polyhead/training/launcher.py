@@ -7,13 +7,13 @@ connections on the loopback interface only.
 import os
 import signal
 import socket
-import subprocess
 import sys
 import tempfile
 import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from subprocess import PIPE, Popen
 
 STORE = "POLYHEAD_STORE"  # URI of the file in which processes started by `launch` find each other
 VARIABLES = {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}  # set by torchrun
@@ -33,7 +33,7 @@ def launch(words: Sequence[str], n_processes: int) -> int:
     Each has one thread, unless OMP_NUM_THREADS is set. If one fails, the others are ended. Signals
     are forwarded to all; a second Ctrl-C kills them. They end if this process is killed.
     """
-    workers: list[subprocess.Popen[bytes]] = []
+    workers: list[Popen[bytes]] = []
     received: list[int] = []
 
     def forward(number: int, _: object) -> None:
@@ -57,9 +57,7 @@ def launch(words: Sequence[str], n_processes: int) -> int:
             try:
                 for rank in map(str, range(n_processes)):
                     own = {**environment, "RANK": rank, "LOCAL_RANK": rank}
-                    workers.append(subprocess.Popen(
-                        command, env=own, stdin=subprocess.PIPE, start_new_session=True
-                    ))  # fmt: skip
+                    workers.append(Popen(command, env=own, stdin=PIPE, start_new_session=True))
                 for number in received:  # before all had started
                     workers[-1].send_signal(number)
                 return wait(workers)
@@ -76,7 +74,7 @@ def loopback() -> dict[str, str]:
     return {f"{library}_SOCKET_IFNAME": names[0] for library in ("GLOO", "NCCL") if names}
 
 
-def wait(workers: Sequence[subprocess.Popen[bytes]]) -> int:
+def wait(workers: Sequence[Popen[bytes]]) -> int:
     """Wait until all processes have ended, or one failed; return its exit code, else 0."""
     while True:
         codes = [worker.poll() for worker in workers]
@@ -87,11 +85,10 @@ def wait(workers: Sequence[subprocess.Popen[bytes]]) -> int:
         time.sleep(POLL)
 
 
-def end(workers: Sequence[subprocess.Popen[bytes]]) -> None:
+def end(workers: Sequence[Popen[bytes]]) -> None:
     """End the processes that still run: most notice that one is lost, others save first."""
-    is_saved = any((worker.poll() or 0) > 128 for worker in workers)  # all end after a signal
-    notice = GRACE if is_saved else NOTICE
-    for seconds, stop in ((notice, subprocess.Popen.terminate), (GRACE, subprocess.Popen.kill)):
+    notice = GRACE if any((w.poll() or 0) > 128 for w in workers) else NOTICE  # after a signal
+    for seconds, stop in ((notice, Popen.terminate), (GRACE, Popen.kill)):
         latest = time.monotonic() + seconds
         while any(worker.poll() is None for worker in workers) and time.monotonic() < latest:
             time.sleep(POLL)
