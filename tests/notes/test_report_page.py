@@ -13,6 +13,7 @@ from polyhead.notes import figures
 from polyhead.notes.claims import CHAPTERS, load_claims
 from polyhead.notes.report_page import FIGURES, KINDS, render
 from polyhead.notes.verification import run_claims
+from polyhead.render.html import write
 from polyhead.training.optim import noam
 
 HANGUL = re.compile("[가-힣]")
@@ -79,6 +80,15 @@ def test_the_language_can_be_switched_without_a_script(rows, show):
     assert HANGUL.findall(visible.replace("한국어", "")) == []
     page.keyboard.press("ArrowRight")  # the choice is a pair of radio buttons
     assert page.locator("#claim-B10 .claim").inner_text() == "틀린 노트"
+
+
+@pytest.mark.parametrize(("locale", "title"), [("ko-KR", "노트의 주장"), ("fr-FR", "The notes'")])
+def test_the_page_opens_in_the_language_of_the_browser(rows, windows, tmp_path, locale, title):
+    write(render(rows, None), tmp_path / "report.html")
+    page = windows.open((tmp_path / "report.html").as_uri(), locale=locale)
+    assert page.inner_text("h1").startswith(title)
+    page.locator("label[for=in-ko]").click()
+    assert page.inner_text("h1").startswith("노트의 주장")
 
 
 def test_right_notes_can_be_hidden(rows, show):

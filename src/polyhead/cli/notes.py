@@ -74,7 +74,7 @@ def verify(
     with counting("verifying", len(claims)) as advance:
         report = verify_claims(names, progress=lambda _: advance(1))
     if html is not None:
-        write_text(html, render(report.rows, language))
+        write_text(html, render(report.rows, lang))
         say(f"{WORDS[language]['written']} {html}")
     if json_out:
         print(json.dumps(report.to_json(language), ensure_ascii=False, indent=2))

@@ -39,8 +39,8 @@ KINDS: dict[Verdict, tuple[str, Words]] = {  # style class, and label of the num
 EXPECTED = Words("Expected", "기댓값")
 
 
-def render(rows: Sequence[ClaimRow], language: str = "en") -> str:
-    """Return the page, which opens in this language."""
+def render(rows: Sequence[ClaimRow], language: str | None = "en") -> str:
+    """Return the page, which opens in this language, or in the browser's if it is None."""
     chapters = [list(own) for _, own in groupby(rows, key=lambda row: row.claim.chapter)]
     seconds = f"{sum(row.seconds for row in rows):.1f}"
     counts = [(kind, sum(row.verdict == v for row in rows)) for v, kind in KINDS.items()]
@@ -60,6 +60,7 @@ def render(rows: Sequence[ClaimRow], language: str = "en") -> str:
         fill(_read("page.html"), parts),
         title="polyhead verify",
         style=base_style() + _read("style.css"),
+        script="" if language else _read("language.js"),
         language="ko" if language == "ko" else "en",
     )
 
@@ -68,8 +69,7 @@ def _overview(rows: Sequence[ClaimRow]) -> str:
     """Return a chapter's title and a square with a tooltip for each of its claims."""
     squares = []
     for row in rows:
-        text = row.claim.text
-        tooltip = html.escape(f"{row.claim.id}: {text.en}\n{text.ko}")
+        tooltip = html.escape("{}: {}\n{}".format(row.claim.id, *row.claim.text))
         id = html.escape(row.claim.id)
         link = f'<a href="#claim-{id}" title="{tooltip}">{id}</a>'
         squares.append(f'<li class="{KINDS[row.verdict][0]}">{link}</li>')
