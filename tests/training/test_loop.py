@@ -26,6 +26,7 @@ from polyhead.training.loop import (
     average_and_clip,
     finished,
     out_of_memory,
+    set_seed,
     train_loop,
 )
 from polyhead.training.losses import Loss, TranslationLoss
@@ -350,3 +351,14 @@ def test_judging_by_bleu_requires_sentences():
 
 if __name__ == "__main__":
     sys.exit(_train_in_little_memory())
+
+
+@pytest.mark.parametrize("kind", ["cpu", "cuda", "mps"])
+def test_the_generators_of_the_device_are_seeded_and_no_others(kind, monkeypatch):
+    seeded = []
+    monkeypatch.setattr(torch.cuda, "manual_seed", lambda seed: seeded.append(("cuda", seed)))
+    monkeypatch.setattr(torch.mps, "manual_seed", lambda seed: seeded.append(("mps", seed)))
+    with torch.random.fork_rng(devices=[]):
+        set_seed(7, torch.device(kind))
+        assert torch.initial_seed() == 7
+    assert seeded == [(kind, 7)] * (kind != "cpu")
