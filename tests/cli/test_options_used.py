@@ -13,6 +13,7 @@ from typer import Exit
 
 from polyhead.cli import main as program
 from polyhead.errors import DataError
+from polyhead.experiments import plan
 from polyhead.training.run_dir import RunDir
 from polyhead.training.trainer import train
 
@@ -20,6 +21,8 @@ EVERYWHERE = {"device", "processes", "engine", "compute_type"}  # change how, no
 REFUSED = {
     "no_effect", "wrong_task", "no_input", "conflicting_options", "no_lsh_attention", "no_pairs",
     "out_of_range", "wrong_data", "init_family", "bad_line", "no_data", "unequal_files",
+    "no_plan", "budget_missing", "unknown_baseline", "unknown_system", "incomplete_test",
+    "unknown_language", "out_of_memory", "fixed_systems",
 }  # fmt: skip
 OF_THE_TEXT = {"coverage", "replace_unknown"}  # words that are unknown or left out change
 FLAG = None
@@ -51,6 +54,13 @@ TRAINED = {  # task: recipe and input of `train`
     "sentence_embedding": ("embed-small", "--pairs", "{bad_pairs}"),
     "graded pairs": ("embed-small", "--data", "{bad_graded}"),
     "image_classification": ("vit-cifar10", "--images", "{bad_pictures}"),
+}  # fmt: skip
+COMPARED = {  # options of `compare` and `ladder`
+    "vary": "data.hold_out=5,6", "plan": "{ko}", "budget": "9m", "flops": "1e9", "steps": "9",
+    "systems": "lstm", "seeds": "2", "baseline": "lstm", "ensemble": "lstm+transformer",
+    "scale": "paper", "metric": "wer", "test_source": "{ko}", "test_target": "{en}",
+    "test_pairs": "{pairs}", "test_text": "{en}", "test_data": "{labels}",
+    "test_images": "{pictures}", "lang": "nn",
 }  # fmt: skip
 OF_ONE_CALL = ("fresh", "accept_changes", "print_config", "log_to", "progress", "run")
 EVALUATED = {  # task: the input of `evaluate`
@@ -168,4 +178,23 @@ def test_train_uses_or_refuses_every_option(run, places, monkeypatch, task):
     ignored = check_options(
         run, places, monkeypatch, "train", base, values=values, skip=OF_ONE_CALL
     )
+    assert ignored == []
+
+
+@pytest.mark.parametrize("task", TRAINED)
+def test_compare_uses_or_refuses_every_option(run, places, monkeypatch, tmp_path, task):
+    def stop(p):
+        print(p.base, p.test, p.systems, p.metric, p.ensembles, p.request.seeds, p.request.budget)
+        print(p.test or [p.stage(system, 1, 0) for system in p.systems])
+        raise Exit
+
+    monkeypatch.setattr(plan, "check_same_plan", stop)
+    words = [word.replace("bad_", "") for word in TRAINED[task]]
+    vary = () if words[0] == "small" else ("--vary", "data.hold_out=5,6")
+    base = (*words, *vary, "--steps", "5", "--run", str(tmp_path / "run"))
+    values = VALUES | COMPARED
+    values |= {f"valid_{words[1][2:]}": words[2]}
+    read = plan.READ.get(task, plan.READ["sentence_embedding"]).replace("labelled", "data").split()
+    skip = ("run", "list_only", *(f"test_{name}" for name in read if vary))  # after training
+    ignored = check_options(run, places, monkeypatch, "compare", base, values=values, skip=skip)
     assert ignored == []

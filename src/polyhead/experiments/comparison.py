@@ -135,6 +135,9 @@ def make_request(  # noqa: PLR0913 (the options of the command line)
     else:
         if plan is not None and recipes:
             raise ConfigError(f"{recipes[0]}: the plan has recipes of its own", "unexpected_recipe")
+        if ensembles or scale != "small":
+            message = "--ensemble and --scale have no effect but on systems that translate"
+            raise ConfigError(message, "no_effect")
         chosen = replace(contest, systems=select_systems(contest, systems))
         contest = expand(chosen, varied or read_vary(contest.vary), baseline)
         recipe, systems, name = None, (), f"compare-{contest.name}"

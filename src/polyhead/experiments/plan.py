@@ -29,7 +29,7 @@ from polyhead.experiments.results import read_json, write_json
 from polyhead.experiments.systems import HOME, Contest, Scale, System, select_systems, system_values
 from polyhead.models.registry import FAMILIES
 from polyhead.pipelines.evaluation import Metric
-from polyhead.training.config import DEFAULT_RECIPE, build, find_recipe, with_files
+from polyhead.training.config import DEFAULT_RECIPE, READ, build, find_recipe, with_files
 from polyhead.training.run_dir import INPUTS, fingerprint
 
 BUDGETS = "budget.json"
@@ -152,10 +152,19 @@ def plan_variants(request: CompareRequest) -> ComparePlan:
             f"{name} is trained for {task}, {other} for {other_task}; expected one task",
             "several_tasks",
         )
+    check_tests(request, run.task)
     plan = replace(plan, metric=text_metric(request, jamo=run.text.jamo))
     check_directory(request.folder)
     check_same_plan(plan)
     return plan
+
+
+def check_tests(request: CompareRequest, task: str) -> None:
+    """Refuse test files that the task does not read."""
+    for name in (name for name, files in request.tests.items() if files):
+        if task in READ and name.removeprefix("test_") not in READ[task].split():
+            message = f"{name}: models for {task.replace('_', ' ')} do not read it. Leave it out."
+            raise ConfigError(message, "wrong_data")
 
 
 @contextmanager
@@ -173,6 +182,7 @@ def plan_translators(request: CompareRequest) -> ComparePlan:
     """Prepare the common data of systems that translate, and check that they can be built."""
     if request.metric not in (None, *get_args(Metric)):
         raise ConfigError(f"--metric {request.metric}: expected bleu or wer", "unknown_metric")
+    check_tests(request, "translation")
     own = any(request.files.values())
     if request.recipe is None and not own:
         raise ConfigError(
