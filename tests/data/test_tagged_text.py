@@ -48,6 +48,12 @@ def test_records_have_lists_of_words_and_of_tags(names, tmp_path):
     assert read(tmp_path / "a.jsonl")[0] == read(tmp_path / "a.json")[0] == SENTENCES
 
 
+def test_a_row_without_tags_is_a_bad_line(tmp_path):
+    (tmp_path / "a.csv").write_text("words,tags\n" + "a b,X Y\n" * 9 + "c\n")
+    examples, notices = read(tmp_path / "a.csv")
+    assert (len(examples), "a.csv:11: 1 words, but 0 tags" in notices[-1]) == (9, True)
+
+
 def test_a_dataset_with_numbers_is_read_with_their_names(tmp_path):
     datasets = pytest.importorskip("datasets")
     tags = ["O", "B-PER", "I-PER", "B-LOC"]

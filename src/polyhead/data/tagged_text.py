@@ -162,7 +162,7 @@ def _record(row: Row, places: Sequence[int], name: str, config: DataConfig) -> R
     """Return the words and tags of a record, or why it cannot be used."""
     if row.bad is not None or not row.cells:
         return Record(row.line, "", "", row.bad)
-    words, tags = (_items(row.cells[place]) for place in places)
+    words, tags = (_items(row.cells[n] if n < len(row.cells) else "") for n in places)
     problem = None
     if words is None or tags is None:
         problem = "expected two lists: words, and their tags"

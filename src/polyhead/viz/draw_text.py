@@ -52,7 +52,11 @@ def _heatmaps(title: str, maps: Sequence[SelectedMap], log: bool) -> str:
         y += 26
         per_row = 4 if len(maps) == 1 else len(selected.panels)
         for start in range(0, len(selected.panels), per_row):
-            parts.append(_row_names(rows, MARGIN + side, y + 18 + top))
+            x, middle = MARGIN + side - 6, y + 18 + top + CELL / 2 + 4
+            parts += [
+                svg.label(x, middle + row * CELL, _label(token), anchor="end")
+                for row, token in enumerate(rows)
+            ]
             for place, panel in enumerate(selected.panels[start : start + per_row]):
                 x = MARGIN + side + place * (len(columns) * CELL + GAP)
                 parts.append(svg.label(x, y + 12, panel.name, colour=svg.SOFT))
@@ -78,13 +82,12 @@ def _heading(selected: SelectedMap) -> str:
 
 def _cells(panel: Panel, x: Length, y: Length, log: bool) -> str:
     """Draw a square for each weight; masked positions are grey."""
-    unseen = panel.unseen.tolist()
     colours = [
         [
             svg.MASKED if hidden else svg.viridis(log_scale(w) if log else w)
-            for w, hidden in zip(line, unseen[row], strict=True)
+            for w, hidden in zip(line, unseen, strict=True)
         ]
-        for row, line in enumerate(panel.weights.tolist())
+        for line, unseen in zip(panel.weights.tolist(), panel.unseen.tolist(), strict=True)
     ]
     return svg.cells(colours, f"translate({x:g} {y:g}) scale({CELL})")
 
@@ -92,14 +95,6 @@ def _cells(panel: Panel, x: Length, y: Length, log: bool) -> str:
 def log_scale(weight: float) -> float:
     """Map a weight from 10⁻⁴ to 1 onto 0 to 1, logarithmically."""
     return 1 + math.log10(weight) / 4 if weight > 0 else 0.0
-
-
-def _row_names(tokens: Sequence[Token], x: Length, y: Length) -> str:
-    middle = y + CELL / 2 + 4
-    return "".join(
-        svg.label(x - 6, middle + row * CELL, _label(token), anchor="end")
-        for row, token in enumerate(tokens)
-    )
 
 
 def _column_names(tokens: Sequence[Token], x: Length, y: Length) -> str:
