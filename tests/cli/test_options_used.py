@@ -55,6 +55,14 @@ TRAINED = {  # task: recipe and input of `train`
     "graded pairs": ("embed-small", "--data", "{bad_graded}"),
     "image_classification": ("vit-cifar10", "--images", "{bad_pictures}"),
 }  # fmt: skip
+VALUES |= {  # of commands without a model
+    "length": "9", "only_list": FLAG, "lang": "ko", "explain": "B4", "html": "{output}.html",
+    "sort": "task", "condition": "task=translation", "form": "csv",
+}  # fmt: skip
+LEFT_OUT = {  # commands whose options have tests of their own, or that have none
+    "ladder", "average", "attention", "serve", "recipes", "show", "data", "languages", "import",
+    "export", "demo", "doctor",
+}  # fmt: skip
 COMPARED = {  # options of `compare` and `ladder`
     "vary": "data.hold_out=5,6", "plan": "{ko}", "budget": "9m", "flops": "1e9", "steps": "9",
     "systems": "lstm", "seeds": "2", "baseline": "lstm", "ensemble": "lstm+transformer",
@@ -77,7 +85,12 @@ EVALUATED = {  # task: the input of `evaluate`
 def places(tiny_run, text_heads, tmp_path_factory):
     """Return a model for each task, and files by the names in braces."""
     folder = tmp_path_factory.mktemp("options")
-    found = {"output": folder / "output", "pictures": folder / "pictures", "run": folder / "new"}
+    found = {
+        "folder": folder,
+        "output": folder / "output",
+        "pictures": folder / "pictures",
+        "run": folder / "new",
+    }
     for end in ("ko", "en"):
         lines = (tiny_run.parent / f"train.{end}").read_text(encoding="utf-8").splitlines()[:6]
         found[end] = folder / f"few.{end}"
@@ -159,10 +172,32 @@ def test_evaluate_uses_or_refuses_every_option(run, places, monkeypatch, task):
         ("tag", ("{token_classification}", "{ko}"), ""),
         ("answer", ("{question_answering}", "몇 번?", "--context", "{ko}", "--jsonl"), ""),
         ("embed", ("{sentence_embedding}", "{ko}", "--output", "{output}.npy"), ""),
+        ("answer", ("{question_answering}", "몇 번?", "--context", "{ko}"), ""),
+        ("cost", ("gpt-tiny",), ""),
+        ("verify", ("B3",), ""),
+        ("runs", ("{folder}",), ""),
     ],
 )
 def test_commands_use_or_refuse_every_option(run, places, monkeypatch, command, base, stdin):
-    assert check_options(run, places, monkeypatch, command, base, stdin=stdin) == []
+    values = VALUES | ({"threshold": "-1e9"} if command == "answer" else {})
+    values |= {"tokens": "9"} if command == "cost" else {}
+    skip = ("compare",) if command == "runs" else ()  # takes two values
+    ignored = check_options(
+        run, places, monkeypatch, command, base, stdin=stdin, values=values, skip=skip
+    )
+    assert ignored == []
+
+
+def test_a_seed_is_refused_with_greedy_search(fail, places):
+    model, error = places["language_modeling"], "conflicting_options"
+    fail("generate", model, "오늘", "--greedy", "--seed", "1", error=error, mention="--seed")
+
+
+def test_every_command_is_tried_or_left_out_on_purpose():
+    (mark,) = test_commands_use_or_refuse_every_option.pytestmark
+    tried = {command for command, *_ in mark.args[1]} | {"evaluate", "train", "compare"}
+    assert tried | LEFT_OUT == {*program.COMMANDS, "data"}
+    assert not tried & LEFT_OUT
 
 
 @pytest.mark.parametrize("task", TRAINED)
