@@ -210,7 +210,7 @@ def test_a_line_has_the_same_output_alone_and_beside_longer_ones(name, monkeypat
     config = PADDABLE[name]
     torch.manual_seed(7)
     model = grown(make(config)).double()
-    monkeypatch.setattr(electra, "draw", lambda logits, **_: logits[:, 4:].argmax(-1) + 4)
+    monkeypatch.setattr(electra, "draw", lambda logits, *_, **__: logits[:, 4:].argmax(-1) + 4)
     longest = min(41, models.max_positions(config) or 41)
     n_inputs = 2 if name in READERS or name == "transformer hashed" else 1
     lengths = torch.randint(1, longest, (n_inputs, 4))

@@ -56,10 +56,11 @@ def replace(source, target, *_):
 
 
 def locking(descriptor, _, n_bytes):
-    """Lock bytes at the current position, which other processes can then not read."""
+    """Lock a byte beyond the end of a file, which is what a lock is taken for here."""
     start = os.lseek(descriptor, 0, os.SEEK_CUR)
     assert start >= 2**30
-    fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, n_bytes, start)
+    assert n_bytes == 1
+    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def no_handler(*_):
