@@ -63,7 +63,7 @@ class _FeatureNorm(nn.Module):
     weight: Tensor | None
     bias: Tensor | None
 
-    def __init__(self, n_features: int, eps: float, affine: bool) -> None:
+    def __init__(self, n_features: int, eps: float = 1e-5, *, affine: bool = True) -> None:
         super().__init__()
         self.eps = eps
         self.weight = nn.Parameter(torch.ones(n_features)) if affine else None
@@ -89,7 +89,7 @@ class BatchNorm(_FeatureNorm):
     def __init__(
         self, n_features: int, eps: float = 1e-5, momentum: float = 0.1, *, affine: bool = True
     ) -> None:
-        super().__init__(n_features, eps, affine)
+        super().__init__(n_features, eps, affine=affine)
         self.momentum = momentum
         self.register_buffer("running_mean", torch.zeros(n_features))
         self.register_buffer("running_var", torch.ones(n_features))
@@ -114,9 +114,6 @@ class BatchNorm(_FeatureNorm):
 class InstanceNorm(_FeatureNorm):
     """Normalisation of each feature over a sample's positions, as `nn.InstanceNorm1d`."""
 
-    def __init__(self, n_features: int, eps: float = 1e-5, *, affine: bool = True) -> None:
-        super().__init__(n_features, eps, affine)
-
     def forward(
         self, x: Float[Tensor, "batch feature length"]
     ) -> Float[Tensor, "batch feature length"]:
@@ -132,7 +129,7 @@ class GroupNorm(_FeatureNorm):
     def __init__(
         self, n_groups: int, n_features: int, eps: float = 1e-5, *, affine: bool = True
     ) -> None:
-        super().__init__(n_features, eps, affine)
+        super().__init__(n_features, eps, affine=affine)
         if n_features % n_groups:
             raise ValueError(
                 f"n_features ({n_features}) must be a multiple of n_groups ({n_groups})"

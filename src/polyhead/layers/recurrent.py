@@ -137,18 +137,14 @@ class Recurrence(nn.Module):
         """Encode sentences of these lengths; padding is never read."""
         if x.device.type == "cpu" and bool((lengths == x.size(1)).all()):
             states, last = self.cells(x)  # no padding: faster without packing
-            parts = last if isinstance(last, tuple) else (last,)
-            return states, tuple(self._join(part) for part in parts)
-        packed = pack_padded_sequence(x, lengths.cpu(), batch_first=True, enforce_sorted=False)
-        states, last = self.cells(packed)
-        padded, _ = pad_packed_sequence(states, batch_first=True, total_length=x.size(1))
+        else:
+            packed = pack_padded_sequence(x, lengths.cpu(), batch_first=True, enforce_sorted=False)
+            packed, last = self.cells(packed)
+            states, _ = pad_packed_sequence(packed, batch_first=True, total_length=x.size(1))
         parts = last if isinstance(last, tuple) else (last,)
-        return padded, tuple(self._join(part) for part in parts)
-
-    def _join(self, part: Tensor) -> Tensor:
-        if not self.bidirectional:
-            return part
-        return torch.cat([part[0::2], part[1::2]], dim=-1)
+        if self.bidirectional:
+            parts = tuple(torch.cat([part[0::2], part[1::2]], dim=-1) for part in parts)
+        return states, parts
 
 
 def turned(

@@ -129,7 +129,9 @@ class _Reversible(torch.autograd.Function):
         for branch, start in zip(reversed(call.branches), reversed(call.starts), strict=True):
             # y_1 was read and y_2 was written, in this order: undo the swap and the sum
             moved, push = _again(call, branch, start, y_1, totals)
-            y_1, y_2 = _minus(y_2, moved), y_1
+            # in place of `moved` if its precision allows
+            x_1 = torch.sub(y_2, moved, out=moved) if moved.dtype == y_2.dtype else y_2 - moved
+            y_1, y_2 = x_1, y_1
             d_1, d_2 = d_2, push(d_2).add_(d_1)
         return None, d_1 + d_2, totals.states, *totals.parameters
 
@@ -175,11 +177,6 @@ def _again(
         return through
 
     return y.detach(), push
-
-
-def _minus(y: Tensor, moved: Tensor) -> Tensor:
-    """Subtract, in place of `moved` if its precision allows."""
-    return torch.sub(y, moved, out=moved) if moved.dtype == y.dtype else y - moved
 
 
 @contextmanager

@@ -78,10 +78,6 @@ def _full(config: "StackConfig") -> nn.Module:
     return ScoredAttention(score, config.attention_dropout)
 
 
-def _local(config: "StackConfig") -> nn.Module:
-    return LocalAttention(config.window, config.attention_dropout)
-
-
 def _lsh(config: "StackConfig") -> nn.Module:
     lsh = config.lsh
     return LSHAttention(
@@ -94,7 +90,9 @@ ATTENTION = Registry(
     "attention kernel",
     {
         "full": AttentionKernel(_full, scored=True),
-        "local": AttentionKernel(_local),
+        "local": AttentionKernel(
+            lambda config: LocalAttention(config.window, config.attention_dropout)
+        ),
         # hashing would sort padding among the tokens
         "lsh": AttentionKernel(_lsh, shared=True, marks_padding=True),
     },

@@ -42,7 +42,7 @@ from polyhead.layers.attention import (
     Weights,
     check_heads,
 )
-from polyhead.layers.lsh.chunked import LSHPlan, sorted_attention
+from polyhead.layers.lsh.chunked import TINY, LSHPlan, sorted_attention
 from polyhead.layers.lsh.hashing import (
     Buckets,
     draw_rotations,
@@ -51,8 +51,6 @@ from polyhead.layers.lsh.hashing import (
     recorded_buckets,
     sort_by_bucket,
 )
-
-TINY = 1e-6  # lower bound of a key's length
 
 
 @dataclass(frozen=True)

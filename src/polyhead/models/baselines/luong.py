@@ -24,7 +24,7 @@ than its source stays at the source's last word.
 Axes: batch, source, target, beam, d_model, d_embed.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import torch
@@ -81,15 +81,8 @@ class LuongConfig(TranslatorConfig):
             raise ValueError(f"window = {self.window}: expected at least 1 word to each side")
 
 
-PUBLISHED = {
-    "luong": LuongConfig(
-        50_000, 50_000, d_model=1000, n_layers=4, dropout=0.2, reverse_source=True
-    ),
-    "luong-local": LuongConfig(
-        50_000, 50_000, d_model=1000, n_layers=4, dropout=0.2, reverse_source=True,
-        attention="local_p",
-    ),
-}  # fmt: skip
+LARGE = LuongConfig(50_000, 50_000, d_model=1000, n_layers=4, dropout=0.2, reverse_source=True)
+PUBLISHED = {"luong": LARGE, "luong-local": replace(LARGE, attention="local_p")}
 
 
 class Predictive(ScoredAttention):
