@@ -104,16 +104,9 @@ def generator_to_hf(config: BERTConfig) -> dict[str, Any]:
 def config_from_hf(values: Mapping[str, Any]) -> ElectraConfig:
     """Return the configuration of both halves, which share nothing until `with_sharing`."""
     first, second = generator_from_hf(values["generator"]), half_from_hf(values)
-    config = ElectraConfig(
-        vocab=second.vocab,
-        max_length=second.max_length,
-        segments=second.segments,
-        pad=second.pad,
-        d_embed=second.d_embed,
-        sharing="none",
-        generator_size=first.stack.d_model / second.stack.d_model,
-        stack=second.stack,
-    )
+    fields = {name: value for name, value in vars(second).items() if name != "tie"}
+    size = first.stack.d_model / second.stack.d_model
+    config = ElectraConfig(**fields, sharing="none", generator_size=size)
     if config.generator != first:
         raise CheckpointError(
             f"this generator ({first.stack}) is not the discriminator made narrower "

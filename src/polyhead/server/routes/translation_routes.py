@@ -44,7 +44,7 @@ async def translate(context: AppContext, request: Request) -> Response:
         token_scores=body.tokens,
     )  # fmt: skip
     links: list[list[Any]] = [[()] * len(best) for best in translations]
-    if body.alignment:
+    if body.alignment and "cross" in served.about.attention:
         links = await _align(context, request, served, translations)
     entries = [
         schemas.TextTranslations(
@@ -141,8 +141,6 @@ async def _align(
     translations: Sequence[Sequence[Translation]],
 ) -> list[list[Any]]:
     """Return the word links of every translation, one text after the other."""
-    if "cross" not in served.about.attention:
-        return [[()] * len(best) for best in translations]
     from polyhead.viz.word_alignment import alignment
 
     model: Any = served.model
@@ -167,10 +165,8 @@ def _hypothesis(
         text=translation.text,
         sentences=[
             schemas.SentenceTranslation(
-                text=sentence.text,
+                **sentence._asdict(),
                 confidence=sentence.confidence,
-                ids=list(sentence.ids),
-                ended=sentence.ended,
                 words=[
                     schemas.WordProbabilities(text=text, probabilities=each)
                     for text, each in word_probabilities(target, sentence)
