@@ -17,25 +17,16 @@ from polyhead.devices import choose
 from polyhead.errors import CheckpointError, ConfigError
 from polyhead.layers.lsh.attention import set_eval_rounds
 from polyhead.models.registry import FAMILIES, TASKS, Task, command_of, max_positions
-from polyhead.pipelines.run_settings import RunSettings
+from polyhead.pipelines.run_settings import TextModel
 from polyhead.plugin_registry import resolve
 from polyhead.render import notebook
-from polyhead.tokenizers.base import Tokenizer
 from polyhead.tokenizers.storage import TokenizerPair
 
 P = TypeVar("P", bound="Pipeline")
 
 
-class WrongTaskError(CheckpointError):
-    """A model of another task than the pipeline's."""
-
-    def __init__(self, message: str, task: str) -> None:
-        super().__init__(message, "wrong_task")
-        self.task = task
-
-
 @dataclass(frozen=True, repr=False)
-class Pipeline(RunSettings):
+class Pipeline(TextModel):
     """A trained model, ready to use.
 
     `polyhead.load(path)` returns the pipeline of the model's task: `Translator`, `TextGenerator`,
@@ -69,11 +60,11 @@ class Pipeline(RunSettings):
         """Return the pipeline of a loaded model, after checking its task and its tokenizers."""
         task = FAMILIES[saved.family].task
         if task not in cls.tasks and resolve(TASKS[task].pipeline) is not cls:
-            raise WrongTaskError(
+            raise CheckpointError(
                 f"{name} is a model for {task} ({saved.family}), not for "
                 f"{' or '.join(cls.tasks)}; use it with: "
                 f"{command_of(saved.family)} {shlex.quote(name)}",
-                task,
+                "wrong_task",
             )
         if saved.tokenizers is None and task != "image_classification":
             raise CheckpointError(
@@ -116,11 +107,6 @@ class Pipeline(RunSettings):
         """The tokenizers of the source and of the target."""
         assert self.saved.tokenizers is not None
         return self.saved.tokenizers
-
-    @property
-    def tokenizer(self) -> Tokenizer:
-        """The tokenizer of the text that the model reads."""
-        return self.tokenizers.source
 
     @property
     def _about(self) -> dict[str, Any]:

@@ -23,10 +23,10 @@ class Description:
     target_language: str | None
     parameters: int
     max_length: int | None  # tokens that it reads at once; None for images
-    attention: tuple[str, ...]
-    defaults: DecodeConfig | None
-    classes: tuple[str, ...] | None
-    image: tuple[int, int, int, int] | None  # height, width, channels, patch
+    attention: tuple[str, ...] = ()
+    defaults: DecodeConfig | None = None
+    classes: tuple[str, ...] | None = None
+    image: tuple[int, int, int, int] | None = None  # height, width, channels, patch
     problem: str | None = None  # the kind of the labels of a text classifier
     pairs: Literal["no", "optional", "required"] = "no"  # of texts
     range: tuple[float, float] | None = None  # of the numbers in training
@@ -51,8 +51,5 @@ def describe_fast(model: FastTranslator | FastGenerator) -> Description:
         target_language=target,
         parameters=sum(map(math.prod, shapes)),
         max_length=model.max_length,
-        attention=(),
         defaults=model.defaults,
-        classes=None,
-        image=None,
     )

@@ -14,11 +14,10 @@ from typing import ClassVar, Unpack, overload
 from polyhead.decoding.options import Choice, DecodeConfig, DecodingStep
 from polyhead.errors import ConfigError, InvalidInputError
 from polyhead.pipelines.result_list import as_texts
-from polyhead.pipelines.run_settings import GenerationOptions, RunSettings
+from polyhead.pipelines.run_settings import GenerationOptions, TextModel
 from polyhead.render import notebook
 from polyhead.special_tokens import BOS, EOS
 from polyhead.tokenizers.base import Tokenizer
-from polyhead.tokenizers.storage import TokenizerPair
 
 INCOMPLETE = "\ufffd"  # how a tokenizer shows a character of which some bytes are missing
 MAX_LINE, KEPT = 64, 16  # ids of a line that are decoded with each new one; what is kept of them
@@ -61,25 +60,10 @@ class GeneratedText:
         return f"{text}<p>{notebook.words(tokens)}</p>" if self.tokens else text
 
 
-class TextContinuation(RunSettings):
+class TextContinuation(TextModel):
     """Continuation of texts with a language model."""
 
     use: ClassVar[str] = "generate"
-
-    @property
-    @abstractmethod
-    def tokenizers(self) -> TokenizerPair:
-        """The tokenizers of the source and of the target."""
-
-    @property
-    def tokenizer(self) -> Tokenizer:
-        """The tokenizer of the text that the model reads."""
-        return self.tokenizers.source
-
-    @property
-    @abstractmethod
-    def max_length(self) -> int:
-        """The number of tokens that the model reads at once."""
 
     @abstractmethod
     def steps(
@@ -156,7 +140,9 @@ class TextContinuation(RunSettings):
         forced: ids with which the continuation begins.
         top: the number of likeliest tokens to report with each.
         """
-        check_stop(stop)
+        if isinstance(stop, str) or not all(stop):
+            message = "stop takes a list of texts, none of them empty; write stop=[text]"
+            raise ConfigError(message, "bad_stop")
         options, seed = self.decoding(how, GenerationOptions)
         check_forced(forced, self.tokenizer, options.max_length, has_end=self.has_end)
         ids = self.encode(prompt)
@@ -209,14 +195,6 @@ class TextContinuation(RunSettings):
         if not self.has_end:
             pieces = _without_second_space(prompt, pieces)
         return truncate_at_stop(stop, pieces)
-
-
-def check_stop(stop: Sequence[str]) -> None:
-    """Raise ConfigError unless these are texts that can end a continuation."""
-    if isinstance(stop, str) or not all(stop):
-        raise ConfigError(
-            "stop takes a list of texts, none of them empty; write stop=[text]", "bad_stop"
-        )
 
 
 def check_forced(

@@ -9,6 +9,8 @@ from polyhead.config import from_dict, suggest
 from polyhead.data.config import DataConfig
 from polyhead.decoding.options import DecodeConfig
 from polyhead.errors import CheckpointError, ConfigError
+from polyhead.tokenizers.base import Tokenizer
+from polyhead.tokenizers.storage import TokenizerPair
 
 C = TypeVar("C")
 
@@ -99,3 +101,22 @@ class RunSettings(ABC):
         if n_positions is not None and not self._about.get("run"):
             return n_positions
         return min(self.data.max_length, n_positions or self.data.max_length)
+
+
+class TextModel(RunSettings):
+    """A model that reads text, with the settings of its run, whatever computes it."""
+
+    @property
+    @abstractmethod
+    def tokenizers(self) -> TokenizerPair:
+        """The tokenizers of the source and of the target."""
+
+    @property
+    @abstractmethod
+    def max_length(self) -> int:
+        """The number of tokens that the model reads at once."""
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """The tokenizer of the text that the model reads."""
+        return self.tokenizers.source

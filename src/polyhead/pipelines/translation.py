@@ -19,12 +19,11 @@ from polyhead.decoding.options import DecodeConfig, Output, Scores
 from polyhead.engines.ctranslate2_engine import CTranslate2Engine
 from polyhead.errors import ConfigError
 from polyhead.pipelines.result_list import ResultList, as_texts
-from polyhead.pipelines.run_settings import RunSettings, TranslationOptions
+from polyhead.pipelines.run_settings import TextModel, TranslationOptions
 from polyhead.pipelines.sentences import split_sentences as split_into_sentences
 from polyhead.render import notebook
 from polyhead.tokenizers.base import Tokenizer
 from polyhead.tokenizers.normalize import words_of
-from polyhead.tokenizers.storage import TokenizerPair
 
 
 class TranslatedSentence(NamedTuple):
@@ -105,7 +104,7 @@ class SourcePart(NamedTuple):
     is_cut: bool = False
 
 
-class TextTranslator(RunSettings):
+class TextTranslator(TextModel):
     """Translation of texts with a model that translates sentences.
 
     engine: decodes instead of torch, except with options that it lacks.
@@ -113,16 +112,6 @@ class TextTranslator(RunSettings):
 
     engine: CTranslate2Engine | None
     use: ClassVar[str] = "translate"
-
-    @property
-    @abstractmethod
-    def tokenizers(self) -> TokenizerPair:
-        """The tokenizers of the source and of the target."""
-
-    @property
-    @abstractmethod
-    def max_length(self) -> int:
-        """The number of tokens that the model reads at once."""
 
     @property
     @abstractmethod
@@ -144,11 +133,6 @@ class TextTranslator(RunSettings):
 
         scores: those that are read; the others may be missing in an `Output`.
         """
-
-    @property
-    def tokenizer(self) -> Tokenizer:
-        """The tokenizer of the text that the model reads."""
-        return self.tokenizers.source
 
     @property
     def languages(self) -> tuple[str | None, str | None]:

@@ -53,7 +53,6 @@ class Translator(Pipeline, TextTranslator):
     engine: CTranslate2Engine | None = None
     converted: object = None
     tasks: ClassVar[tuple[Task, ...]] = ("translation",)
-    use: ClassVar[str] = "translate"
 
     @classmethod
     def from_dir(cls, path: str | Path, *others: str | Path, device: str = "auto") -> "Translator":
