@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, get_args
+from typing import TYPE_CHECKING, get_args
 
 from typer import Argument, Exit, Option
 
@@ -36,33 +36,21 @@ VARY_HELP = "Setting and values to compare: KEY=VALUE,VALUE, or recipe=NAME,NAME
 BASELINE_HELP = "Variant or system to test against (default: the first)."
 PLAN_HELP = "Plan: table2, ladder, pretraining, electra, images, or a TOML file."
 
-Recipe = Annotated[str | None, Argument(help=RECIPE_HELP)]
-Budget = Annotated[str | None, Option(help="CPU time per system, e.g. 90s, 20m, 1h30m.")]
-Steps = Annotated[int | None, Option(help="Or training steps per system.")]
-Systems = Annotated[str | None, Option(help=SYSTEMS_HELP)]
-Seeds = Annotated[int, Option(help="Number of runs per system, with different seeds.")]
-MetricName = Annotated[str | None, Option(help=METRIC_HELP)]
-WorkingDir = Annotated[
-    Path | None, Option(help="Working directory (default: runs/COMMAND-RECIPE).")
-]
-Workers = Annotated[int, Option(min=1, help=PROCESSES_HELP)]
-ListOnly = Annotated[bool, Option("--list", help="List the systems and exit.")]
-
 
 def compare(
-    recipe: Recipe = None,
+    recipe: str | None = Argument(None, help=RECIPE_HELP),
     overrides: Overrides = None,
-    vary: Annotated[list[str] | None, Option(help=VARY_HELP)] = None,
-    plan: Annotated[str | None, Option(help=PLAN_HELP)] = None,
-    budget: Budget = None,
-    steps: Steps = None,
-    systems: Systems = None,
-    seeds: Seeds = 1,
-    baseline: Annotated[str | None, Option(help=BASELINE_HELP)] = None,
-    ensemble: Annotated[list[str] | None, Option(help=ENSEMBLE_HELP)] = None,
-    scale: Annotated[str, Option(help=SCALE_HELP)] = "small",
-    metric: MetricName = None,
-    run: WorkingDir = None,
+    vary: list[str] | None = Option(None, help=VARY_HELP),
+    plan: str | None = Option(None, help=PLAN_HELP),
+    budget: str | None = Option(None, help="CPU time per system, e.g. 90s, 20m, 1h30m."),
+    steps: int | None = Option(None, help="Or training steps per system."),
+    systems: str | None = Option(None, help=SYSTEMS_HELP),
+    seeds: int = Option(1, help="Number of runs per system, with different seeds."),
+    baseline: str | None = Option(None, help=BASELINE_HELP),
+    ensemble: list[str] | None = Option(None, help=ENSEMBLE_HELP),
+    scale: str = Option("small", help=SCALE_HELP),
+    metric: str | None = Option(None, help=METRIC_HELP),
+    run: Path | None = Option(None, help="Working directory (default: runs/COMMAND-RECIPE)."),
     source: Files = None,
     target: Files = None,
     pairs: Pairs = None,
@@ -83,8 +71,8 @@ def compare(
     test_images: Images = None,
     encoding: FileEncoding = None,
     lang: Language = None,
-    processes: Workers = 1,
-    list_only: ListOnly = False,
+    processes: int = Option(1, min=1, help=PROCESSES_HELP),
+    list_only: bool = Option(False, "--list", help="List the systems and exit."),
 ) -> None:
     """Train and tabulate variants under the same budget.
 
@@ -116,17 +104,15 @@ def compare(
         "source": source, "target": target, "pairs": pairs, "valid_source": valid_source,
         "valid_target": valid_target, "valid_pairs": valid_pairs, "text": text,
         "valid_text": valid_text, "data": data, "valid_data": valid_data, "images": images,
-        "valid_images": valid_images,
-    }  # fmt: skip
-    tests = {
-        "test_source": test_source, "test_target": test_target, "test_pairs": test_pairs,
-        "test_text": test_text, "test_data": test_data, "test_images": test_images,
+        "valid_images": valid_images, "test_source": test_source, "test_target": test_target,
+        "test_pairs": test_pairs, "test_text": test_text, "test_data": test_data,
+        "test_images": test_images,
     }  # fmt: skip
     request = make_request(
         names, vary=vary or (), plan=plan, budget=(budget, steps),
         systems=split_names(systems), seeds=seeds, baseline=baseline, metric=metric, run=run,
-        overrides=changes, files=as_strings(files), tests=as_strings(tests),
-        ensembles=tuple(ensemble or ()), scale=check_scale(scale), processes=processes,
+        overrides=changes, files=as_strings(files), ensembles=tuple(ensemble or ()),
+        scale=check_scale(scale), processes=processes,
     )  # fmt: skip
     raise Exit(run_comparison(request, lang))
 

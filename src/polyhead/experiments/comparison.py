@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 
 from polyhead.config import suggest
 from polyhead.errors import ConfigError
@@ -57,8 +58,7 @@ def compare(  # noqa: PLR0913 (one keyword per option, as on the command line)
     request = make_request(
         recipes, vary=varied, plan=plan, budget=(budget, steps), seeds=seeds,
         baseline=baseline, metric=metric, run=None if run is None else Path(run),
-        overrides=changes, processes=processes,
-        files={name: [name] for name in given if not name.startswith("test_")},
+        overrides=changes, processes=processes, files={name: [name] for name in given},
     )  # fmt: skip
     contest = request.contest
     recipe = request.recipe if contest.translates else contest.systems[0].recipe
@@ -106,17 +106,14 @@ def make_request(  # noqa: PLR0913 (the options of the command line)
     metric: str | None = None,
     run: Path | None = None,
     overrides: tuple[str, ...] = (),
-    files: Mapping[str, Sequence[str]] | None = None,
-    tests: Mapping[str, Sequence[str]] | None = None,
+    files: Mapping[str, Sequence[str]] = MappingProxyType({}),
     ensembles: tuple[str, ...] = (),
     scale: Scale = "small",
     processes: int = 1,
 ) -> CompareRequest:
     """Return the comparison that these options describe."""
-    options, test_files = (
-        {name.replace("data", "labelled"): list(paths) for name, paths in (given or {}).items()}
-        for given in (files, tests)
-    )
+    options = {name.replace("data", "labelled"): list(paths) for name, paths in files.items()}
+    tests = {name: options.pop(name) for name in list(options) if name.startswith("test_")}
     varied = read_vary(vary)
     recipes = [*recipes, *varied.pop("recipe", ())]
     if plan is not None:
@@ -144,6 +141,6 @@ def make_request(  # noqa: PLR0913 (the options of the command line)
     return CompareRequest(
         contest, run or Path("runs") / name,
         read_budget(*budget, is_optional=not contest.translates), recipe=recipe, changes=overrides,
-        files=options, tests=test_files, systems=systems, seeds=seeds, metric=metric,
+        files=options, tests=tests, systems=systems, seeds=seeds, metric=metric,
         ensembles=ensembles, scale=scale, processes=processes,
     )  # fmt: skip

@@ -85,12 +85,6 @@ class ComparePlan:
         """The comparison's directory."""
         return self.request.folder
 
-    def values(self, system: System) -> dict[str, Any]:
-        """Return the values of a system's run, without its steps."""
-        return system_values(
-            system, self.base, home=self.home, changes=self.changes, scale=self.request.scale
-        )
-
     def run_folders(self, system: System, seed: int) -> list[Path]:
         """Return the run directories of all stages; only that of the last one has no number."""
         names = [
@@ -109,7 +103,9 @@ class ComparePlan:
         stage = system.stages[number]
         overrides: tuple[str, ...] = ()
         if self.test is not None:
-            values = self.values(system)
+            values = system_values(
+                system, self.base, home=self.home, changes=self.changes, scale=self.request.scale
+            )
             for change in stage.changes:
                 set_by_path(values, change)
         else:

@@ -266,8 +266,7 @@ def compare_runs(first: str | Path, second: str | Path) -> list[tuple[str, str, 
     for key in [*keys, *dict.fromkeys(name for run in runs for name in run.metrics), "parameters"]:
         values = [run.metrics.get(key, run.value(key)) for run in runs]
         if values[0] != values[1]:
-            first_value, second_value = map(_shown, values)
-            rows.append((key, first_value, second_value))
+            rows.append((key, _shown(values[0]), _shown(values[1])))
     return rows
 
 

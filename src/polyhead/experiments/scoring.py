@@ -6,7 +6,6 @@ memory     the parameters, and the decoding state of one sentence
 cost       FLOPs of training: on a sentence pair of average length, and on real batches
 """
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
@@ -43,7 +42,7 @@ from polyhead.pipelines.translator import Translator
 from polyhead.special_tokens import EOS, PAD, UNK
 from polyhead.training.config import RunConfig, build
 from polyhead.training.losses import Objective, TranslationLoss
-from polyhead.training.run_log import METRICS
+from polyhead.training.run_log import read_metrics
 from polyhead.training.tasks.translation import EncodedPairs, objective_of
 
 MEASURED_BATCHES = 3
@@ -66,8 +65,7 @@ def score_system(
     scores, speeds = translate_test_set(plan, translator, f"{system.name}-{seed}", progress)
     shortest_first = pairs.source.lengths.argsort(kind="stable").tolist()
     median = pairs.source[shortest_first[len(shortest_first) // 2]].tolist()
-    logs = [(folder / METRICS).read_text(encoding="utf-8") for folder in folders]
-    metrics = [[json.loads(line) for line in log.splitlines()] for log in logs]
+    metrics = [read_metrics(folder) for folder in folders]
     balances = [entry for entry in metrics[-1] if "experts_used" in entry]
     return SystemResult(
         system=system.name,
@@ -201,17 +199,13 @@ def total_cost(costs: Iterable[TrainingCost]) -> TrainingCost:
 
 def training_cost(folder: Path, pairs: EncodedPairs) -> TrainingCost:
     """Return steps, tokens, time and FLOPs of one run of a translator."""
-    translator = Translator.from_dir(folder)
+    translator, spent = Translator.from_dir(folder), time_and_tokens(folder)
     run = build(translator.saved.about["run"])
-    spent = time_and_tokens(folder)
-    return replace(
-        spent,
-        flops=flops_per_token(run, pairs) * spent.tokens,
-        flops_measured=measured_flops_per_token(
-            translator.model, objective_of(run), make_batches(run, pairs)
-        )
-        * spent.tokens,
-    )
+    # without subword sampling, unlike those of the training
+    batches = TranslationBatches(pairs.source, pairs.target, run.train.max_tokens, run.train.seed)
+    flops = flops_per_token(run, pairs)
+    measured = measured_flops_per_token(translator.model, objective_of(run), batches)
+    return replace(spent, flops=flops * spent.tokens, flops_measured=measured * spent.tokens)
 
 
 def time_and_tokens(folder: Path) -> TrainingCost:
@@ -221,11 +215,6 @@ def time_and_tokens(folder: Path) -> TrainingCost:
     per_step = timing["seconds"] / timing["steps"] if timing["steps"] else 0.0
     seconds = per_step * progress["step"] or progress["seconds"]  # if killed: wall-clock time
     return TrainingCost(progress["step"], progress["tokens"], seconds, 0.0, 0.0)
-
-
-def make_batches(run: RunConfig, pairs: EncodedPairs) -> TranslationBatches:
-    """Return the batches that a run trains on, without subword sampling."""
-    return TranslationBatches(pairs.source, pairs.target, run.train.max_tokens, run.train.seed)
 
 
 def flops_per_token(run: RunConfig, pairs: EncodedPairs) -> float:

@@ -29,7 +29,7 @@ from polyhead.experiments.results import (
 )
 from polyhead.experiments.systems import System
 from polyhead.experiments.table import HEADLINE, title_of
-from polyhead.metrics.bleu import Score, compare
+from polyhead.metrics.bleu import compare
 from polyhead.metrics.error_rates import compare_errors
 from polyhead.metrics.seeds import holm, mean_interval, paired_test
 from polyhead.training.config import build
@@ -159,9 +159,8 @@ def make_row(
             else ScoreRange(*mean_interval(list_))
             for name, list_ in values.items()
         }
-    with_ends = [s for s in next(iter(first.scores.values())).values() if s.low is not None]
-    headline = with_ends[0] if with_ends else Score("", 0.0, None, None, "")
-    known = len(results) == 1 and headline.low is not None and headline.high is not None
+    first_scores = next(iter(first.scores.values())).values()
+    ends = [(s.low, s.high) for s in first_scores if s.low is not None and s.high is not None]
     chances = [p_values[result.key] for result in results if result.key in p_values]
     balances = [result.experts for result in results if result.experts]
     costs = zip(*(vars(result.training).values() for result in results), strict=True)
@@ -178,7 +177,7 @@ def make_row(
         bar=system.bar,
         seeds=[result.seed for result in results],
         scores=scores,
-        interval=(headline.low or 0.0, headline.high or 0.0) if known else None,
+        interval=ends[0] if ends and len(results) == 1 else None,
         p_value=median(chances) if chances else None,
         parameters=first.parameters,
         training=TrainingCost(*map(mean, costs)),

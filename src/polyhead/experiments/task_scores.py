@@ -3,7 +3,6 @@
 A test set takes the place of the validation files: so nothing here depends on the task.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -41,7 +40,7 @@ from polyhead.training.callbacks import Callback
 from polyhead.training.config import build, run_values
 from polyhead.training.processes import Processes
 from polyhead.training.run_dir import RunDir
-from polyhead.training.run_log import METRICS, RunLog
+from polyhead.training.run_log import RunLog, read_metrics
 from polyhead.training.tasks.base import Outputs, Task, TaskSetup
 
 FLOPS = "flops.json"
@@ -66,7 +65,6 @@ def score_run(
         for kind, lines in (("outputs", outputs.lines), ("references", outputs.references)):
             text = "".join(f"{line}\n" for line in lines)
             write_file(plan.folder / "outputs" / f"{key}.{kind}.txt", text)
-    log = (folders[-1] / METRICS).read_text(encoding="utf-8").splitlines()
     return SystemResult(
         system=system.name,
         seed=seed,
@@ -74,7 +72,7 @@ def score_run(
         training=total_cost(run_cost(folder) for folder in folders),
         decoding=None,
         scores={"test" if tests else "validation": scores},
-        curve=learning_curve([[json.loads(line) for line in log]], [1.0]),
+        curve=learning_curve([read_metrics(folders[-1])], [1.0]),
         examples=0 if outputs is None else len(outputs.lines),
         exact="" if outputs is None else outputs.metric,
     )
