@@ -112,6 +112,8 @@ def translate(
         raise ConfigError("--scores has no effect: --jsonl has the scores", "no_effect")
     if dictionary is not None:
         translator = cast("Translator", translator).with_dictionary(dictionary)
+    if align:
+        from polyhead.viz.word_alignment import alignment
     with utf8_stdout() as out:
         hint = "One sentence per line"
         for lines in read_inputs(inputs, encoding, hint=hint, replace_bad_bytes=True):
@@ -130,16 +132,9 @@ def translate(
                     progress=progress,
                 )  # fmt: skip
             for line, outputs in zip(lines, translations, strict=True):
-                links = word_links(translator, outputs) if align else None
+                links = alignment(cast("Translator", translator), outputs) if align else None
                 out.write(as_text(line, outputs, links, scores=scores, jsonl=jsonl))
             out.flush()
-
-
-def word_links(translator: "TextTranslator", outputs: "list[Translation]") -> Links:
-    """Return the word links of every output; the translator is one of torch."""
-    from polyhead.viz.word_alignment import alignment
-
-    return alignment(cast("Translator", translator), outputs)
 
 
 def load_translator(
