@@ -322,31 +322,24 @@ class ExpertUsage:
 def record_usage(model: nn.Module, *, learning: bool = False) -> Iterator[dict[str, ExpertUsage]]:
     """Record the usage of every gate of a model inside the `with` block, by the gate's name."""
     usages: dict[str, ExpertUsage] = {}
+
+    def record(name: str, gate: Any, _inputs: Any, new: Routing) -> None:
+        if learning and not new.importance.requires_grad:
+            return
+        if name not in usages:
+            usages[name] = ExpertUsage(gate, new.importance, new.load, new.threshold_loss)
+        else:
+            usage = usages[name]
+            usage.importance = usage.importance + new.importance
+            usage.load = usage.load + new.load
+            usage.threshold_loss = usage.threshold_loss + new.threshold_loss
+
     with ExitStack() as hooks:
         for name, module in model.named_modules():
             if isinstance(module, Experts):
-                record = partial(_record, usages, f"{name}.gate".lstrip("."), learning)
-                hooks.enter_context(module.gate.register_forward_hook(record))
+                hook = partial(record, f"{name}.gate".lstrip("."))
+                hooks.enter_context(module.gate.register_forward_hook(hook))
         yield usages
-
-
-def _record(
-    usages: dict[str, ExpertUsage],
-    name: str,
-    learning: bool,
-    gate: Any,
-    _inputs: Any,
-    routing: Routing,
-) -> None:
-    if learning and not routing.importance.requires_grad:
-        return
-    if name not in usages:
-        usages[name] = ExpertUsage(gate, routing.importance, routing.load, routing.threshold_loss)
-    else:
-        usage = usages[name]
-        usage.importance = usage.importance + routing.importance
-        usage.load = usage.load + routing.load
-        usage.threshold_loss = usage.threshold_loss + routing.threshold_loss
 
 
 def has_experts(model: nn.Module) -> bool:

@@ -51,6 +51,3 @@ class Reformer(GPT):
     limit of infinitely many rounds, and costs as much as dense attention. In a text read at once,
     which earlier positions are found may depend on later ones (`layers/lsh/attention.py`).
     """
-
-    def __init__(self, config: ReformerConfig) -> None:
-        super().__init__(config)

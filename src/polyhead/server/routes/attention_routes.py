@@ -1,7 +1,7 @@
 """/v1/attention, /v1/steps and /v1/beam: attention, decoding steps and beam search trees."""
 
 import math
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import partial
 from typing import get_args
 
@@ -116,12 +116,9 @@ def _view_options(body: schemas.AttentionRequest) -> ViewOptions:
             raise _unsupported(name, formats)
     if body.maps is not None and (body.kind is not None or body.layer is not None):
         raise HTTPError(422, "maps: give either maps, or kind and layer", field="maps")
-    is_selected = body.word is not None or body.column is not None
-    return ViewOptions(
-        kind=body.kind, layer=body.layer, heads=body.heads, word=body.word,
-        column=body.column, style="lines" if body.lines or is_selected else "heatmap",
-        merge=body.merge, log=body.log, special=body.special,
-    )  # fmt: skip
+    has_lines = body.lines or body.word is not None or body.column is not None
+    selected = body.model_dump(include={field.name for field in fields(ViewOptions)})
+    return ViewOptions(**selected, style="lines" if has_lines else "heatmap")
 
 
 def _unsupported(option: str, formats: tuple[str, ...]) -> HTTPError:

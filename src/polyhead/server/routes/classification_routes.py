@@ -132,21 +132,17 @@ async def read_pixels(
             return await loop.run_in_executor(
                 context.image_threads, decode_image, classifier, content
             )
-        except DataError as error:
-            raise invalid_input(error, field="image", code="bad_image") from None
+        except Unreadable as error:
+            problem = DataError(f"the image: {error}", "unreadable_image")
+            raise invalid_input(problem, field="image", code="bad_image") from None
 
     pixels: Pixels = await context.scheduler.wait(decoded(), disconnected(request))
     return pixels
 
 
 def decode_image(classifier: ImageClassifier, content: bytes) -> Pixels:
-    """Return an image in the size that the model reads; DataError if it cannot be decoded."""
-    shape = classifier.shape()
-    try:
-        pixels = decode(content, shape, MAX_PIXELS)
-    except Unreadable as error:
-        raise DataError(f"the image: {error}", "unreadable_image") from None
-    return torch.from_numpy(pixels)
+    """Return an image in the size that the model reads; Unreadable if it cannot be decoded."""
+    return torch.from_numpy(decode(content, classifier.shape(), MAX_PIXELS))
 
 
 def _text_classification(
