@@ -31,12 +31,24 @@ from polyhead.models.baselines import (
 )
 from polyhead.models.baselines.attention_ladder import Ladder, LadderConfig
 from polyhead.models.baselines.bahdanau import Bahdanau, BahdanauConfig
+from polyhead.models.baselines.bytenet import ByteNet, ByteNetConfig
+from polyhead.models.baselines.convs2s import ConvS2S, ConvS2SConfig
+from polyhead.models.baselines.deep_att import DeepAtt, DeepAttConfig
+from polyhead.models.baselines.gnmt import GNMT, GNMTConfig
+from polyhead.models.baselines.luong import Luong, LuongConfig
+from polyhead.models.baselines.moe_lstm import MoE, MoEConfig
+from polyhead.models.baselines.resnet import ResNet, ResNetConfig
+from polyhead.models.baselines.seq2seq import Seq2Seq, Seq2SeqConfig
+from polyhead.models.bert import BERT, BERTConfig
+from polyhead.models.electra import Electra, ElectraConfig
+from polyhead.models.gpt import GPT, GPTConfig
 from polyhead.models.reformer import Reformer, ReformerConfig
 from polyhead.models.sentence_encoder import SentenceEncoder, SentenceEncoderConfig
 from polyhead.models.span_extractor import SpanExtractorConfig, SpanModel
 from polyhead.models.tagging_model import TaggerConfig, TaggingModel
 from polyhead.models.text_classifier import Classifier, ClassifierConfig
 from polyhead.models.transformer import Transformer, TransformerConfig
+from polyhead.models.vit import ViT, ViTConfig
 from polyhead.plugin_registry import Registry
 
 CONFIGS: WeakKeyDictionary[nn.Module, Any] = WeakKeyDictionary()  # of models by `create_model`
@@ -135,24 +147,24 @@ class Family:
 BUILT_IN = {
     "transformer": Family(Transformer, TransformerConfig, "translation", transformer.PUBLISHED),
     "ladder": Family(Ladder, LadderConfig, "translation"),
-    "seq2seq": Family(seq2seq.Seq2Seq, seq2seq.Seq2SeqConfig, "translation", seq2seq.PUBLISHED),
+    "seq2seq": Family(Seq2Seq, Seq2SeqConfig, "translation", seq2seq.PUBLISHED),
     "bahdanau": Family(Bahdanau, BahdanauConfig, "translation", bahdanau.PUBLISHED),
-    "luong": Family(luong.Luong, luong.LuongConfig, "translation", luong.PUBLISHED),
-    "deep_att": Family(deep_att.DeepAtt, deep_att.DeepAttConfig, "translation", deep_att.PUBLISHED),
-    "gnmt": Family(gnmt.GNMT, gnmt.GNMTConfig, "translation", gnmt.PUBLISHED),
-    "convs2s": Family(convs2s.ConvS2S, convs2s.ConvS2SConfig, "translation", convs2s.PUBLISHED),
-    "bytenet": Family(bytenet.ByteNet, bytenet.ByteNetConfig, "translation", bytenet.PUBLISHED),
-    "moe": Family(moe_lstm.MoE, moe_lstm.MoEConfig, "translation", moe_lstm.PUBLISHED),
-    "gpt": Family(gpt.GPT, gpt.GPTConfig, "language_modeling", gpt.PUBLISHED),
+    "luong": Family(Luong, LuongConfig, "translation", luong.PUBLISHED),
+    "deep_att": Family(DeepAtt, DeepAttConfig, "translation", deep_att.PUBLISHED),
+    "gnmt": Family(GNMT, GNMTConfig, "translation", gnmt.PUBLISHED),
+    "convs2s": Family(ConvS2S, ConvS2SConfig, "translation", convs2s.PUBLISHED),
+    "bytenet": Family(ByteNet, ByteNetConfig, "translation", bytenet.PUBLISHED),
+    "moe": Family(MoE, MoEConfig, "translation", moe_lstm.PUBLISHED),
+    "gpt": Family(GPT, GPTConfig, "language_modeling", gpt.PUBLISHED),
     "reformer": Family(Reformer, ReformerConfig, "language_modeling", reformer.PUBLISHED),
-    "bert": Family(bert.BERT, bert.BERTConfig, "masked_lm", bert.PUBLISHED),
-    "electra": Family(electra.Electra, electra.ElectraConfig, "replaced_token", electra.PUBLISHED),
+    "bert": Family(BERT, BERTConfig, "masked_lm", bert.PUBLISHED),
+    "electra": Family(Electra, ElectraConfig, "replaced_token", electra.PUBLISHED),
     "classifier": Family(Classifier, ClassifierConfig, "text_classification"),
     "tagger": Family(TaggingModel, TaggerConfig, "token_classification"),
     "span_extractor": Family(SpanModel, SpanExtractorConfig, "question_answering"),
     "sentence_encoder": Family(SentenceEncoder, SentenceEncoderConfig, "sentence_embedding"),
-    "vit": Family(vit.ViT, vit.ViTConfig, "image_classification", vit.PUBLISHED),
-    "resnet": Family(resnet.ResNet, resnet.ResNetConfig, "image_classification", resnet.PUBLISHED),
+    "vit": Family(ViT, ViTConfig, "image_classification", vit.PUBLISHED),
+    "resnet": Family(ResNet, ResNetConfig, "image_classification", resnet.PUBLISHED),
 }
 FAMILIES = Registry("family", BUILT_IN)
 
