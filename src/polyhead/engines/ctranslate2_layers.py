@@ -255,11 +255,9 @@ class SpecFiller:
     def output(self, spec: Any, weight: Array, vocab: int, *, bias: bool) -> None:
         """Fill the output layer; PAD and BOS become impossible if so wanted."""
         spec.weight = weight
-        values = (
-            self.arrays.read("to_logits.bias", vocab).copy()
-            if bias
-            else numpy.zeros(vocab, numpy.float32)
-        )
+        values = numpy.zeros(vocab, numpy.float32)
+        if bias:
+            values[:] = self.arrays.read("to_logits.bias", vocab)
         if self.masks_specials:
             values[[PAD, BOS]] = NEVER
         spec.bias = values

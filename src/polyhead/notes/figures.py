@@ -204,7 +204,17 @@ def bucket_sorting() -> Figure:
     sees = arranged.sees()[0, 0]
 
     def draw(labels: Mapping[str, str]) -> list[str]:
-        parts = _sorting(bucket, order)
+        step = (WIDTH - 8) / LENGTH
+        lines, squares = [], []
+        for slot, position in enumerate(order):
+            kind = f"bucket-{bucket[position]}"
+            ends = [Point(4 + (position + 0.5) * step, 24), Point(4 + (slot + 0.5) * step, 112)]
+            lines.append(path(ends, f"thin {kind}"))
+            squares.append(box(4 + position * step + 0.8, 8, step - 1.6, 16, kind))
+            squares.append(box(4 + slot * step + 0.8, 112, step - 1.6, 16, kind))
+        firsts = range(0, LENGTH, CHUNK)
+        chunks = [box(4 + first * step, 109, CHUNK * step, 22, "frame") for first in firsts]
+        parts = [*lines, *squares, *chunks]
         for label, left, places in (("text", 4, list(range(LENGTH))), ("sorted", 230, order)):
             parts.append(text(left, 168, labels[label], "label"))
             parts.append(_pairs(sees, bucket, places, Point(left, 178)))
@@ -213,21 +223,6 @@ def bucket_sorting() -> Figure:
     values = {"length": LENGTH, "chunk": CHUNK, "pairs": int(sees.sum()), "all": LENGTH**2,
               "colours": len(set(bucket)), "chunks": LENGTH // CHUNK}  # fmt: skip
     return make_figure("buckets", 390, values, draw)
-
-
-def _sorting(bucket: list[int], order: list[int]) -> list[str]:
-    """Draw two rows of squares, a line from each position to its slot, and the chunks."""
-    step = (WIDTH - 8) / LENGTH
-    lines, squares = [], []
-    for slot, position in enumerate(order):
-        kind = f"bucket-{bucket[position]}"
-        ends = [Point(4 + (position + 0.5) * step, 24), Point(4 + (slot + 0.5) * step, 112)]
-        lines.append(path(ends, f"thin {kind}"))
-        squares.append(box(4 + position * step + 0.8, 8, step - 1.6, 16, kind))
-        squares.append(box(4 + slot * step + 0.8, 112, step - 1.6, 16, kind))
-    firsts = range(0, LENGTH, CHUNK)
-    chunks = [box(4 + first * step, 109, CHUNK * step, 22, "frame") for first in firsts]
-    return [*lines, *squares, *chunks]
 
 
 def _pairs(sees: Tensor, bucket: list[int], places: list[int], corner: Point) -> str:

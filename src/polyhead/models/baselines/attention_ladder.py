@@ -130,11 +130,8 @@ class Ladder(SequenceToSequence):
             "content": lambda: ByContent(d_model),
             "query": lambda: make_score(config.score, 1, d_model),
         }
-        self.cross_attention = (
-            None
-            if config.context == "none"
-            else LookBack(ScoredAttention(scores[config.context]()))
-        )
+        score = scores.get(config.context)
+        self.cross_attention = None if score is None else LookBack(ScoredAttention(score()))
         self.w_c = nn.Linear(2 * d_model, d_model)
         self.to_logits = nn.Linear(d_model, config.target_vocab)
 
