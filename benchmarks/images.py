@@ -37,7 +37,6 @@ from polyhead.training.display import TrainingScreen
 from polyhead.training.loop import Progress, TrainConfig, train_loop
 from polyhead.training.losses import SoftLabelLoss
 from polyhead.training.optim import OptimizerConfig, build_optimizer
-from polyhead.training.tasks.image_classification import tokens_per_image
 from polyhead.training.trainer import train
 
 SEED, RATE, NEVER, SMOOTHING = 1, 3e-4, 10**9, 0.1
@@ -122,7 +121,7 @@ class Race:
         draw = torch.Generator().manual_seed(SEED)
         pixels = torch.randint(0, 256, shape, dtype=torch.uint8, generator=draw)
         images = ImageSet(pixels, torch.arange(n) % config.classes)
-        tokens = tokens_per_image(config)
+        tokens = config.n_tokens
         limit, change = self.images * tokens, AugmentConfig()
         return ImageBatches(
             images, config.classes, change, tokens=tokens, max_tokens=limit, seed=SEED

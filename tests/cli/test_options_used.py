@@ -60,10 +60,10 @@ VALUES |= {  # of commands without a model
     "sort": "task", "condition": "task=translation", "form": "csv",
 }  # fmt: skip
 LEFT_OUT = {  # commands whose options have tests of their own, or that have none
-    "ladder", "average", "attention", "serve", "recipes", "show", "data", "languages", "import",
+    "average", "attention", "serve", "recipes", "show", "data", "languages", "import",
     "export", "demo", "doctor",
 }  # fmt: skip
-COMPARED = {  # options of `compare` and `ladder`
+COMPARED = {  # options of `compare`
     "vary": "data.hold_out=5,6", "plan": "{ko}", "budget": "9m", "flops": "1e9", "steps": "9",
     "systems": "lstm", "seeds": "2", "baseline": "lstm", "ensemble": "lstm+transformer",
     "scale": "paper", "metric": "wer", "test_source": "{ko}", "test_target": "{en}",
