@@ -64,7 +64,7 @@ LEFT_OUT = {  # commands whose options have tests of their own, or that have non
     "export", "demo", "doctor",
 }  # fmt: skip
 COMPARED = {  # options of `compare`
-    "vary": "data.hold_out=5,6", "plan": "{ko}", "budget": "9m", "flops": "1e9", "steps": "9",
+    "vary": "data.hold_out=5,6", "plan": "{ko}", "budget": "9m", "steps": "9",
     "systems": "lstm", "seeds": "2", "baseline": "lstm", "ensemble": "lstm+transformer",
     "scale": "paper", "metric": "wer", "test_source": "{ko}", "test_target": "{en}",
     "test_pairs": "{pairs}", "test_text": "{en}", "test_data": "{labels}",
