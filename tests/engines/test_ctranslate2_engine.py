@@ -161,8 +161,8 @@ def test_a_changed_model_is_decoded_by_torch(tiny_run, writers, change):
             assert (fast.translate if hasattr(fast, "translate") else fast.generate)(LINES[2])
 
 
-@pytest.mark.parametrize("change", [zero_output, zero_input])
-def test_hooks_have_their_effect_in_a_model_that_gets_an_engine_later(tiny_run, change):
+@pytest.mark.parametrize("change", [zero_in_place, zero_data, zero_output, zero_input])
+def test_a_changed_model_that_gets_an_engine_later_is_decoded_by_torch(tiny_run, change):
     translator = polyhead.load(tiny_run, engine="torch", device="cpu")
     change(next(m for m in translator.model.modules() if isinstance(m, torch.nn.Linear)))
     later = translator.with_engine("ctranslate2")

@@ -2,7 +2,7 @@
 
 import shlex
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
@@ -36,11 +36,13 @@ class Pipeline(TextModel):
     saved: the model with its configuration and tokenizers.
     name: the path that it was loaded from.
     device: where it computes.
+    loaded: the state of the model when it was loaded.
     """
 
     saved: SavedModel
     name: str
     device: torch.device
+    loaded: object = field(default=None, compare=False, kw_only=True)
     tasks: ClassVar[tuple[Task, ...]] = ()
 
     @classmethod
@@ -70,7 +72,8 @@ class Pipeline(TextModel):
             raise CheckpointError(
                 f"{name} has no tokenizer, so it cannot read text", "no_tokenizer"
             )
-        return cls(saved, name, device)
+        pipeline = cls(saved, name, device)
+        return replace(pipeline, loaded=pipeline._state())
 
     def __repr__(self) -> str:
         n_parameters = sum(weight.numel() for weight in self.model.parameters())
@@ -90,11 +93,10 @@ class Pipeline(TextModel):
         parts = [part for saved in self.models for part in saved.model.modules()]
         if any(part._forward_hooks or part._forward_pre_hooks for part in parts):
             return object()
-        weights = [weight for part in parts for weight in part.parameters(recurse=False)]
-        samples = [w.detach().reshape(-1)[:: 1 + w.numel() // 1024] for w in weights]  # as of .data
-        return [
-            (id(weight), weight._version, float(sample.sum()))
-            for weight, sample in zip(weights, samples, strict=True)
+        return [  # a change of .data has no version
+            (id(w), w._version, float(w.detach().reshape(-1)[:: 1 + w.numel() // 1024].sum()))
+            for part in parts
+            for w in part.parameters(recurse=False)
         ]
 
     @property

@@ -48,11 +48,9 @@ class TextGenerator(Pipeline, TextContinuation):
     engine: decodes greedy search instead of torch, unless tokens are forced or the likeliest ones
         are wanted, the model has hooks, or its weights were changed. Samples of a seed do not
         depend on it.
-    converted: the state of the model when its engine was made.
     """
 
     engine: CTranslate2Generator | None = None
-    converted: object = None
     tasks: ClassVar[tuple[Task, ...]] = ("language_modeling",)
 
     @classmethod
@@ -72,12 +70,12 @@ class TextGenerator(Pipeline, TextContinuation):
         if not use_fast(engine, fast_obstacle(Path(self.name), GENERATORS)):
             return replace(self, engine=None)
         fast = CTranslate2Generator(resolve(Path(self.name)), compute_type)
-        return replace(self, engine=fast, converted=self._state())
+        return replace(self, engine=fast)
 
     def is_fast(self, options: DecodeConfig, forced: Sequence[int] = (), top: int = 0) -> bool:
         """Return whether CTranslate2 decodes with these options."""
         is_able = self.engine is not None and not (options.sample or forced or top)
-        return is_able and self._state() == self.converted
+        return is_able and self._state() == self.loaded
 
     def steps(
         self,

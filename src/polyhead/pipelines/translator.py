@@ -45,13 +45,11 @@ class Translator(Pipeline, TextTranslator):
     dictionary: translations of unknown words; that of the training run unless given.
     engine: decodes instead of torch, except with options that it lacks, and if the model has hooks
         or its weights were changed.
-    converted: the state of the model when its engine was made.
     """
 
     others: tuple[SavedModel, ...] = ()
     dictionary: Mapping[str, str] | None = None
     engine: CTranslate2Engine | None = None
-    converted: object = None
     tasks: ClassVar[tuple[Task, ...]] = ("translation",)
 
     @classmethod
@@ -106,7 +104,7 @@ class Translator(Pipeline, TextTranslator):
         if not use_fast(engine, reason):
             return replace(self, engine=None)
         fast = CTranslate2Engine(resolve(Path(self.name)), compute_type)
-        return replace(self, engine=fast, converted=self._state())
+        return replace(self, engine=fast)
 
     def with_dictionary(self, path: Path) -> "Translator":
         """Return a translator with another dictionary for unknown words."""
@@ -125,7 +123,7 @@ class Translator(Pipeline, TextTranslator):
         """Return the best outputs of every part; see `TextTranslator.decode_parts`."""
         sources = [part.ids for part in parts]
         engine = self.engine if unsupported(options) is None else None
-        if engine is not None and self._state() == self.converted:
+        if engine is not None and self._state() == self.loaded:
             return engine.decode_all(
                 sources, options,
                 prefixes=prefixes, scores=scores, progress=progress,
