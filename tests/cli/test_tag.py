@@ -81,6 +81,9 @@ def test_requests_return_tags_and_answers(models):
         best = polyhead.load(answerer, device="cpu").answer("몇 번?", CONTEXT).answer
         assert reply["result"]["answer"]["text"] == best.text
         assert served.post("/v1/answer", {"question": "몇 번?"}).status == 422
+        for question, context, field in (("", CONTEXT, "question"), ("몇 번?", " ", "context")):
+            refused = served.post("/v1/answer", {"question": question, "context": context})
+            assert (refused.status, refused.json()["field"]) == (422, field)
         assert served.post("/v1/tag", {"model": "qa-small", "text": TEXT}).status in (400, 404, 422)
     finally:
         served.close()

@@ -5,13 +5,12 @@ from functools import partial
 from starlette.requests import Request
 from starlette.responses import Response
 
-from polyhead.errors import DataError
 from polyhead.pipelines.question_answerer import QuestionAnswerer
 from polyhead.pipelines.tagger import Tagger
 from polyhead.server import schemas, token_schemas
 from polyhead.server.context import AppContext, Endpoint
 from polyhead.server.request_parsing import read_json
-from polyhead.server.responses import invalid_input, json_response
+from polyhead.server.responses import json_response
 from polyhead.server.routes.classification_routes import submit_texts
 
 
@@ -31,11 +30,8 @@ async def answer(context: AppContext, request: Request) -> Response:
     find = partial(
         served.model.answer, body.question, body.context, top=body.top, threshold=body.threshold
     )
-    try:
-        result = await context.run(served.model, find, request)
-    except DataError as error:
-        field = "context" if body.question.strip() else "question"
-        raise invalid_input(error, field=field, code="empty") from None
+    field = "context" if body.question.strip() else "question"  # of an empty text
+    result = await context.run(served.model, find, request, field)
     context.metrics.characters.inc(len(body.question) + len(body.context))
     return json_response(token_schemas.AnswerResponse(model=served.name, result=result))
 
