@@ -302,8 +302,8 @@ def test_invalid_options_are_refused(tmp_path, tiny_run):
         refused(f"train.init={tmp_path / 'nowhere'}")
     with raises(ConfigError, "too_few_positions", "128"):
         refused("model.encoder.positions=learned", "data.max_length=129")
-    with raises(ConfigError, "no_data", "data.labelled"):
-        train(configured("classify-small", {"text": ["x"]}), tmp_path / "run")
+    with raises(ConfigError, "wrong_data", "data.text"):
+        configured("classify-small", {"text": ["x"]})
     assert not (tmp_path / "run").exists()
 
 
