@@ -131,10 +131,10 @@ def test_a_lost_service_ends_nothing_and_gets_every_line_once(
             raise ConnectionError("no route\nto host")
         log(values, step)
 
+    monkeypatch.setattr("polyhead.training.loggers.REST", 0)  # on a busy machine attempts are slow
     for name in ("log", "log_metrics"):
         monkeypatch.setattr(service, name, lost)
-    result = train(config, tmp_path / "run", callbacks=create_loggers(service.name))
-    assert result.reason == "finished"
+    assert train(config, tmp_path / "run", callbacks=[*create_loggers(service.name)]).signal is None
     messages = [record.getMessage() for record in caplog.records]
     assert "no route to host" in messages[0]
     assert len(messages) == {("after it", "mlflow"): 3, ("after it", "wandb"): 2}.get(
