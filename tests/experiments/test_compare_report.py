@@ -38,6 +38,7 @@ from polyhead.experiments.scoring import learning_curve
 from polyhead.experiments.systems import CONTESTS
 from polyhead.experiments.table import lead, markdown, notes, title_of
 from polyhead.metrics.bleu import Score
+from polyhead.render.html import write
 from polyhead.training.callbacks import Callback
 
 COST = TrainingCost(steps=3, tokens=9, seconds=60.0, flops=1e9, flops_measured=1e9)
@@ -192,7 +193,7 @@ def test_too_few_steps_are_a_warning_in_table_and_terminal(monkeypatch, capsys):
     for rows, told in (([NONE, many], True), ([many], False)):
         table = table_with(*rows)
         command.print_table(table, "en")
-        for shown in (markdown(table, "en"), render(table, "en"), capsys.readouterr().out):
+        for shown in (markdown(table, "en"), part_of(render(table)), capsys.readouterr().out):
             assert (said in shown) == told
     assert "3스텝" in markdown(table_with(NONE), "ko")
 
@@ -200,7 +201,7 @@ def test_too_few_steps_are_a_warning_in_table_and_terminal(monkeypatch, capsys):
 def test_korean_tables_and_charts_translate_titles_and_unnamed_data():
     table = table_with(NONE, DOT)
     assert "1분" in lead(table, "ko")
-    for shown in (markdown(table, "ko"), render(table, "ko")):
+    for shown in (markdown(table, "ko"), part_of(render(table), "ko")):
         assert "마지막 상태" in shown
         for english in ("last state", "lower-cased", "held out", "own text"):
             assert english not in shown
@@ -220,7 +221,10 @@ def test_titles_have_the_real_sizes():
         title_of(row, "ko") == "더 넓은 Transformer, 256차원 레이어 3 + 2개, pre-norm, 전문가 8개"
     )
     for language, text in (("en", "Deviations of Tr"), ("ko", "논문의 설정")):
-        for shown in (markdown(table_with(row), language), render(table_with(row), language)):
+        for shown in (
+            markdown(table_with(row), language),
+            part_of(render(table_with(row)), language),
+        ):
             assert "d_ff 512 (4096)" in shown
             assert text in shown
 
@@ -250,6 +254,11 @@ def test_the_best_models_are_named_so_that_they_can_be_used(tmp_path):
 # Page
 
 
+def part_of(page, language="en"):
+    """Return what a page shows in a language."""
+    return re.search(rf"<main class='{language}'.*?</main>", page, re.DOTALL)[0]
+
+
 class Tags(HTMLParser):
     def __init__(self, page):
         super().__init__()
@@ -276,13 +285,25 @@ def test_the_page_has_no_script_makes_no_request_and_escapes_names(language):
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     assert f"sha256-{digest}" in page.replace("&#x27;", "'")
     assert [a["lang"] for tag, a in tags if tag == "html"] == [language]
-    assert page.count("<svg") == 4  # ours, learning curves, the paper's two
-    assert ("예산" in page) == (language == "ko")
+    for one in ("en", "ko"):
+        part = part_of(page, one)
+        assert part.count("<svg") == 4  # ours, learning curves, the paper's two
+        assert ("예산" in part) == (one == "ko")
+
+
+@pytest.mark.parametrize("language", ["en", "ko"])
+def test_the_page_opens_in_a_language_and_switches_to_the_other(tmp_path, windows, language):
+    path = write(render(table_with(NONE, DOT), language), tmp_path / "table.html")
+    page = windows.open(path.as_uri())
+    shown = [page.locator(f"main.{one}") for one in ("en", "ko")]
+    assert [part.is_visible() for part in shown] == [language == "en", language == "ko"]
+    page.locator(f"main.{language} >> text={'한국어' if language == 'en' else 'English'}").click()
+    assert [part.is_visible() for part in shown] == [language == "ko", language == "en"]
 
 
 def test_the_papers_pictures_are_of_both_languages():
     """Deep-Att has figures for French only, ByteNet no cost."""
-    page = render(table_with(row_of("one", "One"), paper=TABLE_2), "en")
+    page = part_of(render(table_with(row_of("one", "One"), paper=TABLE_2)))
     german, french = page.split("The same in the paper (EN-DE)")[1].split("(EN-FR)")
     french = french.split("</figure>")[0]
     for name, in_german, in_french in (

@@ -1,4 +1,4 @@
-"""The table as one HTML file, without scripts or requests, for light and dark screens.
+"""The table as one HTML file in both languages, without requests, for light and dark screens.
 
 Names and text from files are escaped; the page's Content-Security-Policy allows its own
 style, by its hash, and nothing else.
@@ -30,6 +30,7 @@ from polyhead.experiments.table import (
 from polyhead.render.html import page
 from polyhead.render.svg import Frame, Length, Point, path, round_ticks, svg, text
 
+LANGUAGES = {"en": "English", "ko": "한국어"}
 WIDTH, HEIGHT = 720, 380
 ROOM = 190  # on the right, for names
 COLOURS, OTHER = 12, 12  # of systems, by their rows; and of what is in no row of ours
@@ -39,9 +40,18 @@ LONGEST = 28  # letters that fit there; Korean ones are twice as wide
 
 
 def render(table: ComparisonTable, language: str = "en") -> str:
-    """Return the whole page in one language."""
+    """Return the page, which opens in this language; hidden inputs and style rules switch it."""
     style = files(__package__).joinpath("table.css").read_text(encoding="utf-8")
-    title = heading(table, language)
+    inputs = "".join(
+        f"<input class='away' type='radio' name='language' id='in-{name}'"
+        f"{' checked' if name == language else ''}>"
+        for name in LANGUAGES
+    )
+    body = inputs + "".join(_content(table, name) for name in LANGUAGES)
+    return page(body, title=heading(table, language), style=style, language=language)
+
+
+def _content(table: ComparisonTable, language: str) -> str:
     pictures = "".join(
         f"<figure><h2>{html.escape(name)}</h2>{drawn}</figure>"
         for name, drawn in charts(table, language).items()
@@ -52,13 +62,14 @@ def render(table: ComparisonTable, language: str = "en") -> str:
         pieces = html.escape(note).split("`")  # every second one is code
         marked = (f"<code>{p}</code>" if i % 2 else p for i, p in enumerate(pieces))
         listed += f"<li>{''.join(marked)}</li>"
-    body = (
-        f"<main>\n<h1>{html.escape(title)}</h1>\n"
+    labels = "".join(f"<label for='in-{k}' lang='{k}'>{v}</label>" for k, v in LANGUAGES.items())
+    return (
+        f"<main class='{language}' lang='{language}'>\n<p class='switch'>{labels}</p>\n"
+        f"<h1>{html.escape(heading(table, language))}</h1>\n"
         f"<p class='lead'>{html.escape(lead(table, language))}</p>\n"
         f"<div class='wide'>{_table(table, language)}</div>\n"
         f"<div class='pictures'>{pictures}</div>\n<ul class='notes'>{listed}</ul>\n</main>"
     )
-    return page(body, title=title, style=style, language=language)
 
 
 def _table(table: ComparisonTable, language: str) -> str:
