@@ -3,6 +3,10 @@
 The options are those of the parsers: a new one without a value in VALUES fails.
 """
 
+import hashlib
+import shutil
+from pathlib import Path
+
 import pytest
 from pretrained import configured, pretrain, write_labelled
 from text_heads import write_rows
@@ -12,6 +16,7 @@ from token_data import write_questions, write_tagged
 from typer import Exit
 
 from polyhead.cli import main as program
+from polyhead.convert.model_export import export_model
 from polyhead.errors import DataError
 from polyhead.experiments import plan
 from polyhead.training.run_dir import RunDir
@@ -22,7 +27,8 @@ REFUSED = {
     "no_effect", "wrong_task", "no_input", "conflicting_options", "no_lsh_attention", "no_pairs",
     "out_of_range", "wrong_data", "init_family", "bad_line", "no_data", "unequal_files",
     "no_plan", "budget_missing", "unknown_baseline", "unknown_system", "incomplete_test",
-    "unknown_language", "out_of_memory", "fixed_systems",
+    "unknown_language", "out_of_memory", "fixed_systems", "unknown_word", "mismatched_halves",
+    "missing_weight",
 }  # fmt: skip
 OF_THE_TEXT = {"coverage", "replace_unknown"}  # words that are unknown or left out change
 FLAG = None
@@ -58,11 +64,12 @@ TRAINED = {  # task: recipe and input of `train`
 VALUES |= {  # of commands without a model
     "length": "9", "only_list": FLAG, "lang": "ko", "explain": "B4", "html": "{output}.html",
     "sort": "task", "condition": "task=translation", "form": "csv",
+    "sentence": "2", "kind": "decoder", "layer": "1", "head": "1", "lines": FLAG, "word": "빈",
+    "merge": FLAG, "last": "1", "sentences": "{two}", "report_sentences": "1",
+    "generator": "{exported}", "family": "vit", "test_source": "{ko}", "test_target": "{en}",
 }  # fmt: skip
-LEFT_OUT = {  # commands whose options have tests of their own, or that have none
-    "average", "attention", "serve", "recipes", "show", "data", "languages", "import",
-    "export", "demo", "doctor",
-}  # fmt: skip
+WITHOUT_OPTIONS = {"recipes", "show", "languages", "doctor"}
+LEFT_OUT = {"serve", "demo"}  # run on, or for minutes: see tests/server and test_demo
 COMPARED = {  # options of `compare`
     "vary": "data.hold_out=5,6", "plan": "{ko}", "budget": "9m", "steps": "9",
     "systems": "lstm", "seeds": "2", "baseline": "lstm", "ensemble": "lstm+transformer",
@@ -123,12 +130,16 @@ def places(tiny_run, text_heads, tmp_path_factory):
         "question_answering": folder / "qa-small", "sentence_embedding": text_heads["sentences"],
         "image_classification": train_on_pictures(folder),
     }  # fmt: skip
+    export_model(Path(found["masked_lm"]), folder / "exported", to="hf")
+    found["exported"] = folder / "exported"
     return {name: str(place) for name, place in found.items()}
 
 
 def options_of(command):
     """Return the options of a command's parser, by the names of its parameters."""
-    parameters = program.program(command).commands[command].params
+    name, *below = command.split()
+    found = program.program(name).commands[name]
+    parameters = (found.commands[below[0]] if below else found).params
     return {p.name: p.opts[0] for p in parameters if p.opts[0].startswith("--")}
 
 
@@ -137,7 +148,21 @@ def check_options(run, places, monkeypatch, command, base, *, stdin="", values=V
     codes, report = [], program.report
     monkeypatch.setattr(program, "report", lambda e, code: codes.append(e.code) or report(e, code))
     base = [word.format(**places) for word in base]
-    (alone, expected, message), ignored = run(command, *base, stdin=stdin), []
+
+    def use(*words):
+        for made in Path(places["folder"]).glob("output*"):
+            shutil.rmtree(made) if made.is_dir() else made.unlink()
+        codes.clear()
+        code, out, err = run(*command.split(), *base, *words, stdin=stdin)
+        made = sorted(p for p in Path(places["folder"]).glob("output*/**/*.*") if p.is_file())
+        made += sorted(p for p in Path(places["folder"]).glob("output*") if p.is_file())
+        return (
+            code,
+            "".join([out, *(hashlib.sha256(p.read_bytes()).hexdigest() for p in made)]),
+            err,
+        )
+
+    (alone, expected, message), ignored = use(), []
     assert alone == 0, message
     for name, option in options_of(command).items():
         if name in (*EVERYWHERE, *skip, "help") or option in base:
@@ -145,8 +170,7 @@ def check_options(run, places, monkeypatch, command, base, *, stdin="", values=V
         value = values[name]
         last = expected.strip()[-1:]
         words = [option] if value is FLAG else [option, value.format(**places, last=last)]
-        codes.clear()
-        code, out, err = run(command, *base, *words, stdin=stdin)
+        code, out, err = use(*words)
         if code:
             is_used = code == DataError.exit_code or name == "size"  # it does not fit
             ignored += [] if is_used or codes[-1] in REFUSED else [(option, *codes, err)]
@@ -176,11 +200,19 @@ def test_evaluate_uses_or_refuses_every_option(run, places, monkeypatch, task):
         ("cost", ("gpt-tiny",), ""),
         ("verify", ("B3",), ""),
         ("runs", ("{folder}",), ""),
+        ("attention", ("{translation}", "{two}", "--output", "{output}.svg"), ""),
+        ("average", ("{translation}", "--output", "{output}"), ""),
+        ("export", ("{translation}", "--to", "ctranslate2", "--output", "{output}"), ""),
+        ("import", ("{exported}", "--output", "{output}"), ""),
+        ("data check", ("--source", "{ko}", "--target", "{en}"), ""),
+        ("data check", ("--pairs", "{pairs}"), ""),
+        ("data check", ("--data", "{labels}"), ""),
     ],
 )
 def test_commands_use_or_refuse_every_option(run, places, monkeypatch, command, base, stdin):
     values = VALUES | ({"threshold": "-1e9"} if command == "answer" else {})
     values |= {"tokens": "9"} if command == "cost" else {}
+    values |= {"target": "{en}"} if command == "attention" else {}
     skip = ("compare",) if command == "runs" else ()  # takes two values
     ignored = check_options(
         run, places, monkeypatch, command, base, stdin=stdin, values=values, skip=skip
@@ -196,8 +228,8 @@ def test_a_seed_is_refused_with_greedy_search(fail, places):
 def test_every_command_is_tried_or_left_out_on_purpose():
     (mark,) = test_commands_use_or_refuse_every_option.pytestmark
     tried = {command for command, *_ in mark.args[1]} | {"evaluate", "train", "compare"}
-    assert tried | LEFT_OUT == {*program.COMMANDS, "data"}
-    assert not tried & LEFT_OUT
+    assert {c.split()[0] for c in tried} | LEFT_OUT | WITHOUT_OPTIONS == {*program.COMMANDS, "data"}
+    assert not any(map(options_of, WITHOUT_OPTIONS))
 
 
 @pytest.mark.parametrize("task", TRAINED)

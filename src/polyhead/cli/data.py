@@ -119,6 +119,14 @@ def check_corpus(
 
     files = as_strings({"source": source, "target": target, "pairs": pairs})
     keys, labels = (source_column, target_column), (text_column, None, label_column)
+    of_a_report = (json_out or test_source or test_target) and not any(files.values())
+    if (any(keys) and not pairs) or (any(labels) and not data) or (of_a_report and data):
+        raise ConfigError(
+            "--source-column and --target-column belong to --pairs; --text-column and "
+            "--label-column to --data; --json, --test-source and --test-target to pairs. Leave out "
+            "what has no effect.",
+            "no_effect",
+        )
     for path in () if json_out else pairs or ():
         print(describe_columns(path, PAIR_ROLES, keys, encoding))
     for path in data or ():
