@@ -108,12 +108,7 @@ def check_corpus(
     polyhead data check --pairs corpus.csv
     polyhead data check --data reviews.tsv --text-column 2 --label-column 3
     """
-    from polyhead.data.columns import (
-        LABEL_ROLES,
-        PAIR_ROLES,
-        choose_columns,
-        describe_columns,
-    )
+    from polyhead.data.columns import LABEL_ROLES, PAIR_ROLES, choose_columns, describe_columns
     from polyhead.data.doctor.checks import check_files
     from polyhead.data.tables import open_table
 
