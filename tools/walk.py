@@ -19,6 +19,7 @@ import socket
 import sys
 import tempfile
 import threading
+import time
 import urllib.request
 from collections.abc import Iterator
 from importlib import import_module
@@ -94,6 +95,10 @@ def post(model: str, recorder: Recorder) -> None:
             urllib.request.urlopen(f"{address}/health").close()
             with recorder.walk():
                 urllib.request.urlopen(f"{address}/translate", body, timeout=60).close()
+                for _ in range(1000):  # the server notices later that the client is gone
+                    if "connection_lost" in {code.co_name for code in list(recorder.entered)}:
+                        break
+                    time.sleep(0.01)
             os.kill(os.getpid(), signal.SIGTERM)
             return
         threading.Timer(0.1, request).start()

@@ -62,17 +62,6 @@ def _content(table: ComparisonTable, language: str) -> str:
         pieces = html.escape(note).split("`")  # every second one is code
         marked = (f"<code>{p}</code>" if i % 2 else p for i, p in enumerate(pieces))
         listed += f"<li>{''.join(marked)}</li>"
-    labels = "".join(f"<label for='in-{k}' lang='{k}'>{v}</label>" for k, v in LANGUAGES.items())
-    return (
-        f"<main class='{language}' lang='{language}'>\n<p class='switch'>{labels}</p>\n"
-        f"<h1>{html.escape(heading(table, language))}</h1>\n"
-        f"<p class='lead'>{html.escape(lead(table, language))}</p>\n"
-        f"<div class='wide'>{_table(table, language)}</div>\n"
-        f"<div class='pictures'>{pictures}</div>\n<ul class='notes'>{listed}</ul>\n</main>"
-    )
-
-
-def _table(table: ComparisonTable, language: str) -> str:
     top, heads, lines = best_row(table), "", []
     for number, row in enumerate(table.rows):
         named = cells(table, row, language)
@@ -83,7 +72,15 @@ def _table(table: ComparisonTable, language: str) -> str:
         name = _two_lines(*first.rpartition(" (")[::2]) if row.paper else html.escape(first)
         body = "".join(f"<td>{_two_lines(*cell.partition(' (')[::2])}</td>" for cell in rest)
         lines.append(f"<tr{kind}><th scope='row'>{mark}<span>{name}</span></th>{body}</tr>")
-    return f"<table><thead><tr>{heads}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
+    labels = "".join(f"<label for='in-{k}' lang='{k}'>{v}</label>" for k, v in LANGUAGES.items())
+    return (
+        f"<main class='{language}' lang='{language}'>\n<p class='switch'>{labels}</p>\n"
+        f"<h1>{html.escape(heading(table, language))}</h1>\n"
+        f"<p class='lead'>{html.escape(lead(table, language))}</p>\n"
+        f"<div class='wide'><table><thead><tr>{heads}</tr></thead>"
+        f"<tbody>{''.join(lines)}</tbody></table></div>\n"
+        f"<div class='pictures'>{pictures}</div>\n<ul class='notes'>{listed}</ul>\n</main>"
+    )
 
 
 def _two_lines(above: str, below: str) -> str:
