@@ -29,7 +29,7 @@ from polyhead.errors import MissingError, PolyheadError
 from polyhead.layers.lsh.attention import LSHConfig
 from polyhead.layers.transformer_stack import StackConfig
 from polyhead.models.gpt import GPT, GPTConfig
-from polyhead.training.losses import NextTokenLoss
+from polyhead.tasks.losses import NextTokenLoss
 from polyhead.training.optim import OptimizerConfig, build_optimizer
 
 STATUS = Path("/proc/self/status")

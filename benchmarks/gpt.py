@@ -37,12 +37,12 @@ from polyhead.layers.transformer_stack import StackConfig
 from polyhead.metrics.perplexity import encode_running_text
 from polyhead.models.gpt import GPT, GPTConfig
 from polyhead.pipelines.text_generator import LanguageScore, TextGenerator
+from polyhead.tasks.losses import NextTokenLoss
 from polyhead.tokenizers.base import TextConfig
 from polyhead.tokenizers.storage import train_tokenizers
 from polyhead.training.config import read_run
 from polyhead.training.display import TrainingScreen
 from polyhead.training.loop import Progress, TrainConfig, train_loop
-from polyhead.training.losses import NextTokenLoss
 from polyhead.training.optim import OptimizerConfig, build_optimizer
 from polyhead.training.trainer import train
 

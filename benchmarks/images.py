@@ -32,10 +32,10 @@ from polyhead.devices import keep_freed_memory
 from polyhead.errors import ConfigError, MissingError, PolyheadError
 from polyhead.models.vit import ViT, ViTConfig
 from polyhead.pipelines.image_classifier import ImageClassifier
+from polyhead.tasks.losses import SoftLabelLoss
 from polyhead.training.config import read_run
 from polyhead.training.display import TrainingScreen
 from polyhead.training.loop import Progress, TrainConfig, train_loop
-from polyhead.training.losses import SoftLabelLoss
 from polyhead.training.optim import OptimizerConfig, build_optimizer
 from polyhead.training.trainer import train
 

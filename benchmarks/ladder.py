@@ -40,7 +40,7 @@ from polyhead.layers.transformer_stack import StackConfig
 from polyhead.models.baselines.attention_ladder import Ladder, LadderConfig
 from polyhead.models.transformer import Transformer, TransformerConfig
 from polyhead.special_tokens import BOS, EOS, PAD
-from polyhead.training.losses import TranslationLoss
+from polyhead.tasks.losses import TranslationLoss
 from polyhead.viz.gradient_reach import gradient_by_word
 
 HEADING = "From sequence-to-sequence to attention"

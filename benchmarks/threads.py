@@ -29,10 +29,10 @@ from polyhead.data.token_store import TokenSequences
 from polyhead.devices import keep_freed_memory
 from polyhead.models.transformer import Transformer
 from polyhead.special_tokens import PAD
+from polyhead.tasks.losses import TranslationLoss
 from polyhead.tokenizers.storage import train_tokenizers
 from polyhead.training.config import read_run
 from polyhead.training.loop import Progress, TrainConfig, train_loop
-from polyhead.training.losses import TranslationLoss
 from polyhead.training.optim import build_optimizer
 
 VARIABLE = "GOMP_SPINCOUNT"

@@ -45,10 +45,10 @@ from polyhead.errors import ConfigError
 from polyhead.layers.transformer_stack import StackConfig
 from polyhead.models.transformer import Transformer, TransformerConfig
 from polyhead.special_tokens import PAD
+from polyhead.tasks.losses import TranslationLoss
 from polyhead.tokenizers.base import TextConfig
 from polyhead.tokenizers.storage import train_tokenizers
 from polyhead.training.loop import Progress, TrainConfig, train_loop
-from polyhead.training.losses import TranslationLoss
 from polyhead.training.optim import OptimizerConfig, build_optimizer
 
 SEED, RATE, NEVER = 1, 3e-4, 10**9

@@ -24,10 +24,10 @@ from polyhead.layers.attention_hooks import record_attention
 from polyhead.layers.transformer_stack import StackConfig
 from polyhead.models.transformer import Transformer, TransformerConfig
 from polyhead.special_tokens import BOS, PAD
+from polyhead.tasks.losses import TranslationLoss
 from polyhead.tokenizers.base import TextConfig
 from polyhead.tokenizers.storage import train_tokenizers
 from polyhead.training.loop import Progress, TrainConfig, train_loop
-from polyhead.training.losses import TranslationLoss
 from polyhead.training.optim import OptimizerConfig, ScheduleConfig, build_optimizer, learning_rate
 
 

@@ -12,6 +12,7 @@ FOUNDATION = {
     "errors", "atomic_file", "bounds", "config", "devices", "i18n", "plugin_registry", "sandbox",
     "special_tokens",
 }  # fmt: skip
+CORE = {"data", "layers", "metrics", "models", "tokenizers", *FOUNDATION}
 MAY_IMPORT = {  # every package, and the packages it may import
     "errors": set(),
     "atomic_file": {"errors"},
@@ -31,37 +32,28 @@ MAY_IMPORT = {  # every package, and the packages it may import
     "decoding": {"bounds", "errors", "special_tokens"},
     "engines": {"checkpoint", "data", "tokenizers", "decoding", *FOUNDATION},
     "metrics": {"data", "layers", "tokenizers", *FOUNDATION},
-    "training": {
-        "data", "models", "checkpoint", "decoding", "metrics", "layers", "render", "tokenizers",
-        *FOUNDATION,
-    },
-    "pipelines": {
-        "checkpoint", "convert", "data", "decoding", "engines", "layers", "metrics", "models",
-        "render", "tokenizers", *FOUNDATION,
-    },
+    "tasks": {"checkpoint", "decoding", "render", *CORE},
+    "training": {"checkpoint", "decoding", "render", "tasks", *CORE},
+    "pipelines": {"checkpoint", "convert", "decoding", "engines", "render", "tasks", *CORE},
     "viz": {
-        "pipelines", "layers", "render", "tokenizers", "data", "atomic_file", "errors",
+        "pipelines", "layers", "render", "tasks", "tokenizers", "data", "atomic_file", "errors",
         "special_tokens",
     },
-    "convert": {
-        "models", "layers", "tokenizers", "checkpoint", "data", "decoding", "engines", "metrics",
-        *FOUNDATION,
-    },
+    "convert": {"checkpoint", "decoding", "engines", "tasks", *CORE},
     "cost": {"models", "layers", "training", "errors"},
     "experiments": {
-        "training", "pipelines", "cost", "metrics", "render", "data", "tokenizers", "checkpoint",
-        "decoding", "models", "layers", *FOUNDATION,
+        "training", "pipelines", "cost", "render", "checkpoint", "decoding", "tasks", *CORE,
     },
     "notes": {
-        "data", "layers", "models", "training", "decoding", "viz", "cost", "render", "errors",
-        "i18n",
+        "data", "layers", "models", "tasks", "training", "decoding", "viz", "cost", "render",
+        "errors", "i18n",
     },
-    "server": {"pipelines", "viz", "decoding", "engines", "data", *FOUNDATION},  # data: image files
+    "server": {"pipelines", "viz", "decoding", "engines", "data", "tasks", *FOUNDATION},
     "cli": {
         "training", "pipelines", "viz", "convert", "cost", "experiments", "notes", "data", "server",
-        "checkpoint", "models", "engines", *FOUNDATION,
+        "checkpoint", "models", "engines", "tasks", *FOUNDATION,
     },
-    "plugins": {"layers", "metrics", "models", "training", "plugin_registry"},
+    "plugins": {"layers", "metrics", "models", "tasks", "training", "plugin_registry"},
     "__main__": {"cli"},
 }  # fmt: skip
 WRITERS = {  # write into a temporary directory, or under a temporary name; others use atomic_file
@@ -73,9 +65,10 @@ WRITERS = {  # write into a temporary directory, or under a temporary name; othe
 MAX_FILE, MAX_FUNCTION = 600, 80
 MAX_LINES = {  # of *.py, per package; lower them with every step, raise one in a commit of its own
     "foundation": 1_550, "checkpoint": 1_055, "cli": 3_193, "convert": 5_543, "cost": 1_231,
-    "data": 8_526, "decoding": 1_150, "engines": 928, "experiments": 3_190, "layers": 3_817,
+    "data": 8_526, "decoding": 1_150, "engines": 928, "experiments": 3_187, "layers": 3_817,
     "metrics": 1_285, "models": 3_336, "notes": 3_606, "pipelines": 3_601, "render": 492,
-    "server": 4_072, "tokenizers": 1_338, "training": 6_193, "viz": 1_709, "tests": 41_844,
+    "server": 4_072, "tasks": 250, "tokenizers": 1_338, "training": 5_946, "viz": 1_709,
+    "tests": 41_837,
 }  # fmt: skip
 ERRORS = ("ConfigError", "DataError", "CheckpointError", "MissingError", "Diverged",
           "PolyheadError")  # fmt: skip

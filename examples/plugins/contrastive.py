@@ -16,7 +16,7 @@ from torch.nn import functional as F
 
 from polyhead.plugins import register_objective
 from polyhead.special_tokens import PAD
-from polyhead.training.losses import Loss
+from polyhead.tasks.losses import Loss
 from polyhead.training.tasks.base import TaskSetup
 
 WEIGHT, TEMPERATURE = 0.1, 0.05  # λ and τ

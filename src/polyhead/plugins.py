@@ -20,7 +20,7 @@ from polyhead.layers.transformer_stack import ATTENTION, AttentionKernel
 from polyhead.metrics.named_metrics import METRICS, NamedMetric
 from polyhead.models.registry import FAMILIES, TASKS, Family, TaskKind
 from polyhead.plugin_registry import load_plugin
-from polyhead.training.losses import OBJECTIVES
+from polyhead.tasks.losses import OBJECTIVES
 from polyhead.training.optim import OPTIMIZERS, SCHEDULES
 
 __all__ = [
@@ -48,7 +48,7 @@ def register_family(
 def register_task(
     name: str, *, pipeline: type, command: str, tag: str, metrics: tuple[str, ...] = ("loss",)
 ) -> Callable[[C], C]:
-    """Register a class that implements `polyhead.training.tasks.base.Task`.
+    """Register a class that implements `polyhead.training.tasks.base.TrainingTask`.
 
     pipeline: subclass of `polyhead.Pipeline` that uses its models.
     command: the command of that pipeline, such as "polyhead translate".
@@ -115,7 +115,7 @@ def register_objective(name: str) -> Callable[[C], C]:
     """Register a loss for train.objective.
 
     Registered is a class or function that takes a `TaskSetup` and returns an `Objective`: a
-    function of model and batch that returns a `polyhead.training.losses.Loss`.
+    function of model and batch that returns a `polyhead.tasks.losses.Loss`.
     """
     return _adder(lambda make: OBJECTIVES.add(name, make))
 

@@ -17,7 +17,7 @@ from polyhead.data.batches.translation import collate
 from polyhead.errors import ConfigError, PolyheadError
 from polyhead.layers.transformer_stack import StackConfig
 from polyhead.models.transformer import Transformer, TransformerConfig
-from polyhead.training.losses import TranslationLoss
+from polyhead.tasks.losses import TranslationLoss
 
 PAD, BOS, EOS = 0, 1, 2
 VOCAB = 23

@@ -15,7 +15,7 @@ from polyhead.data.batches.translation import collate
 from polyhead.errors import CheckpointError
 from polyhead.layers.transformer_stack import StackConfig
 from polyhead.models.transformer import Transformer, TransformerConfig
-from polyhead.training.losses import TranslationLoss
+from polyhead.tasks.losses import TranslationLoss
 from polyhead.training.optim import OptimizerConfig, build_optimizer
 
 BATCH = collate([([4, 5, 2], [5, 4, 2]), ([6, 2], [6, 2])])

@@ -17,7 +17,7 @@ from polyhead.errors import CheckpointError
 from polyhead.models.bert import BERTConfig, bert_stack
 from polyhead.models.sentence_encoder import SentenceEncoder, SentenceEncoderConfig
 from polyhead.models.text_classifier import ClassifierConfig
-from polyhead.training.losses import ClassificationLoss, ContrastiveLoss, label_loss
+from polyhead.tasks.losses import ClassificationLoss, ContrastiveLoss, label_loss
 
 hf = pytest.importorskip("transformers")
 PROBLEMS = {

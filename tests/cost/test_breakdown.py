@@ -40,7 +40,7 @@ from polyhead.models.text_classifier import ClassifierConfig
 from polyhead.models.transformer import Transformer, TransformerConfig
 from polyhead.models.vit import PUBLISHED as VITS
 from polyhead.models.vit import ViTConfig
-from polyhead.training.losses import (
+from polyhead.tasks.losses import (
     BalancedLoss,
     ClassificationLoss,
     MaskedTokenLoss,

@@ -34,8 +34,8 @@ from polyhead.models.text_classifier import ClassifierConfig
 from polyhead.models.transformer import TransformerConfig
 from polyhead.models.vit import ViTConfig
 from polyhead.plugins import register_family
+from polyhead.tasks.losses import TranslationLoss
 from polyhead.training.config import read_run
-from polyhead.training.losses import TranslationLoss
 
 MEASURED = [
     name

@@ -26,19 +26,19 @@ from polyhead.decoding.batch import decode_all
 from polyhead.decoding.options import DecodeConfig
 from polyhead.layers.lsh.attention import LSHConfig
 from polyhead.models import registry as models
-from polyhead.training.loop import (
-    TrainConfig,
-    accumulate,
-    accumulate_sharded,
-    average_and_clip,
-)
-from polyhead.training.losses import (
+from polyhead.tasks.losses import (
     ClassificationLoss,
     MaskedTokenLoss,
     NextTokenLoss,
     ReplacedTokenLoss,
     SoftLabelLoss,
     TranslationLoss,
+)
+from polyhead.training.loop import (
+    TrainConfig,
+    accumulate,
+    accumulate_sharded,
+    average_and_clip,
 )
 from polyhead.training.optim import OptimizerConfig, build_optimizer
 from polyhead.training.processes import join_processes

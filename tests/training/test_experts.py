@@ -25,8 +25,8 @@ from polyhead.metrics.expert_usage import (
     usage_shares,
 )
 from polyhead.models.gpt import GPT, GPTConfig
+from polyhead.tasks.losses import BalancedLoss, NextTokenLoss
 from polyhead.training.config import read_run
-from polyhead.training.losses import BalancedLoss, NextTokenLoss
 from polyhead.training.trainer import train
 
 TINY = (

@@ -17,6 +17,7 @@ from polyhead.data.batches.translation import collate
 from polyhead.errors import PolyheadError
 from polyhead.layers.transformer_stack import StackConfig
 from polyhead.models.transformer import Transformer, TransformerConfig
+from polyhead.tasks.losses import Loss, TranslationLoss
 from polyhead.training.loop import (
     MAX_SKIPS,
     NotFinite,
@@ -29,7 +30,6 @@ from polyhead.training.loop import (
     set_seed,
     train_loop,
 )
-from polyhead.training.losses import Loss, TranslationLoss
 from polyhead.training.optim import OptimizerConfig, ScheduleConfig, build_optimizer
 from polyhead.training.reward import RewardConfig
 

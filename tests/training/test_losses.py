@@ -11,7 +11,7 @@ from polyhead.data.batches.labelled import TextBatch
 from polyhead.data.batches.translation import collate
 from polyhead.layers.transformer_stack import StackConfig
 from polyhead.models.transformer import Transformer, TransformerConfig
-from polyhead.training.losses import ContrastiveLoss, TranslationLoss
+from polyhead.tasks.losses import ContrastiveLoss, TranslationLoss
 
 PAIRS = [([4, 5, 2], [5, 4, 2]), ([6, 2], [6, 2]), ([4, 4, 5, 2], [5, 4, 4, 7, 2])]
 

@@ -8,7 +8,7 @@ from torch import nn
 
 from polyhead.data.batches.translation import collate
 from polyhead.models.baselines.luong import Luong, LuongConfig
-from polyhead.training.losses import TranslationLoss
+from polyhead.tasks.losses import TranslationLoss
 from polyhead.training.reward import ExpectedReward, RewardConfig, gleu, log_p, rewards
 from polyhead.training.tasks.translation import draw
 

@@ -23,10 +23,10 @@ from polyhead.data.batches.translation import collate
 from polyhead.data.parallel import load_parallel
 from polyhead.errors import CheckpointError, ConfigError, Diverged, PolyheadError
 from polyhead.special_tokens import PAD
+from polyhead.tasks.losses import Loss, TranslationLoss
 from polyhead.training import run_checkpoints
 from polyhead.training import trainer as trainer_module
 from polyhead.training.config import read_run
-from polyhead.training.losses import Loss, TranslationLoss
 from polyhead.training.tasks import translation
 from polyhead.training.trainer import Trainer, train
 

@@ -19,7 +19,7 @@ from polyhead.layers.attention import KV, Mask
 from polyhead.layers.kv_cache import BlockCache, Memory
 from polyhead.layers.transformer_stack import StackConfig
 from polyhead.models.electra import Electra
-from polyhead.models.registry import Task
+from polyhead.models.registry import TaskName
 from polyhead.models.text_classifier import Classifier
 
 Axes = tuple[int | str, ...]  # sizes, or names of those that vary
@@ -156,7 +156,7 @@ class PixelReader(GraphModule):
         return self.model.to_logits(pooled)
 
 
-def make_graphs(task: Task, model: Any, config: Any) -> list[Graph]:
+def make_graphs(task: TaskName, model: Any, config: Any) -> list[Graph]:
     """Return the graphs of a model in evaluation mode."""
     text, source = (BATCH, LENGTH), (BATCH, SOURCE)
     if task == "translation":

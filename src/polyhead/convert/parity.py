@@ -25,7 +25,7 @@ from polyhead.convert.reader import ForeignCheckpoint
 from polyhead.convert.special_ids import SpecialIds, to_foreign_logits, to_our_ids
 from polyhead.convert.timm_vit import TIMM
 from polyhead.errors import CheckpointError
-from polyhead.models.registry import Task
+from polyhead.models.registry import TaskName
 from polyhead.models.sentence_encoder import SentenceEncoder
 
 LIMIT = 1e-4
@@ -62,7 +62,7 @@ class ReferenceModel:
 
 
 def compare(
-    task: Task, model: Any, specials: SpecialIds | None, references: list[ReferenceModel]
+    task: TaskName, model: Any, specials: SpecialIds | None, references: list[ReferenceModel]
 ) -> Parity:
     """Run our model and the originals (ELECTRA: discriminator and generator)."""
     with torch.random.fork_rng(devices=[]), quiet(), torch.inference_mode():
@@ -245,7 +245,7 @@ def _translations(model: Any, loaded: list[Any], _: str, probe: Probe) -> Pairs:
     return [(ours[..., compared], expected[..., compared])]
 
 
-OUTPUTS: dict[Task, Callable[[Any, list[Any], str, Probe], Pairs]] = {
+OUTPUTS: dict[TaskName, Callable[[Any, list[Any], str, Probe], Pairs]] = {
     "translation": _translations,
     "language_modeling": _next_tokens,
     "masked_lm": _masked_tokens,

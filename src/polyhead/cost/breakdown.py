@@ -36,7 +36,7 @@ from polyhead.models.bert import BERT, BERTConfig
 from polyhead.models.electra import Electra, ElectraConfig
 from polyhead.models.gpt import GPT, GPTConfig
 from polyhead.models.reformer import Reformer
-from polyhead.models.registry import FAMILIES, Task, plugin_parts
+from polyhead.models.registry import FAMILIES, TaskName, plugin_parts
 from polyhead.models.sentence_encoder import SentenceEncoder, SentenceEncoderConfig
 from polyhead.models.span_extractor import SpanModel
 from polyhead.models.tagging_model import TaggerConfig, TaggingModel
@@ -46,7 +46,7 @@ from polyhead.models.vit import ViT, ViTConfig
 
 MASKED_SHARE = 0.15  # of the tokens, in BERT's paper and ELECTRA's
 ONE_LAYER = {"encoder.stack": "encoder", "encoder": "embeddings", "to_logits": "head"}
-PARTS: dict[Task, dict[str, str]] = {  # module paths, and the part that they belong to
+PARTS: dict[TaskName, dict[str, str]] = {  # module paths, and the part that they belong to
     "translation": {
         "embed_source": "embeddings", "embed_target": "embeddings", "to_logits": "output",
     },

@@ -22,10 +22,10 @@ from polyhead.cost.breakdown import n_masked
 from polyhead.cost.formulas import Cost, Shape, output_layer
 from polyhead.errors import ConfigError
 from polyhead.layers.cross_entropy import linear_cross_entropy
-from polyhead.models.registry import FAMILIES, Task
+from polyhead.models.registry import FAMILIES, TaskName
 
 TOKEN = 1  # any id that is not padding
-FUSED: tuple[Task, ...] = ("translation", "language_modeling", "masked_lm")  # output layer and loss
+FUSED: tuple[TaskName, ...] = ("translation", "language_modeling", "masked_lm")  # with the loss
 MAX_PARAMETERS = 200_000_000  # of a model that is built to be measured
 MAX_FLOPS = 2e11  # to compute, by the rule of 6 for each parameter and position
 
@@ -129,7 +129,7 @@ def measure(family: str, config: Any, shape: Shape, *, masked_share: float) -> C
 
 
 def _training_step(
-    task: Task, model: Any, config: Any, shape: Shape, masked_share: float
+    task: TaskName, model: Any, config: Any, shape: Shape, masked_share: float
 ) -> tuple[Callable[[], Any], Callable[[], Tensor]]:
     """Return the forward pass to the logits, and to the loss, for a batch of equal tokens."""
     ids = torch.full((shape.batch, shape.length), TOKEN)

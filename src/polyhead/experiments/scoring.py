@@ -40,8 +40,8 @@ from polyhead.models.registry import FAMILIES
 from polyhead.pipelines.evaluation import Metric
 from polyhead.pipelines.translator import Translator
 from polyhead.special_tokens import EOS, PAD, UNK
+from polyhead.tasks.losses import Objective, TranslationLoss
 from polyhead.training.config import RunConfig, build
-from polyhead.training.losses import Objective, TranslationLoss
 from polyhead.training.run_log import read_metrics
 from polyhead.training.tasks.translation import EncodedPairs, objective_of
 

@@ -41,7 +41,7 @@ from polyhead.training.config import build, run_values
 from polyhead.training.processes import Processes
 from polyhead.training.run_dir import RunDir
 from polyhead.training.run_log import RunLog, read_metrics
-from polyhead.training.tasks.base import Outputs, Task, TaskSetup
+from polyhead.training.tasks.base import Outputs, TaskSetup, TrainingTask
 
 FLOPS = "flops.json"
 
@@ -96,7 +96,7 @@ def load_run(
         files |= {f"valid_{n.removeprefix('test_')}": tuple(paths) for n, paths in tests.items()}
     train = replace(run.train, judge_by="loss", bleu_sentences=0)  # `outputs` translates all
     run = replace(run, data=replace(run.data, **files), train=train)
-    task: Task = find_object(TASKS[run.task].training)()
+    task: TrainingTask = find_object(TASKS[run.task].training)()
     corpus, _ = task.read_data(run)
     corpus = limit_training(corpus, run.data.max_examples, run.train.seed)
     log = RunLog(folder, Callback())

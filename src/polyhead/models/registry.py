@@ -59,7 +59,7 @@ MAX_TENSORS = 10_000  # of weights; 600 layers of a Transformer have 9,600
 class TaskKind:
     """A task: how its models are trained and used.
 
-    training: class that implements `polyhead.training.tasks.base.Task`.
+    training: class that implements `polyhead.training.tasks.base.TrainingTask`.
     pipeline: subclass of `polyhead.pipelines.base.Pipeline`.
     command: the command that uses a trained model.
     tag: of model cards; see the tasks of the Hugging Face Hub.
@@ -128,8 +128,8 @@ TASKS = Registry(
         ),
     },
 )  # fmt: skip
-Task = Annotated[str, TASKS]
-FINE_TUNED: tuple[Task, ...] = (  # models with a BERT encoder and a head of their own
+TaskName = Annotated[str, TASKS]
+FINE_TUNED: tuple[TaskName, ...] = (  # models with a BERT encoder and a head of their own
     "text_classification", "token_classification", "question_answering", "sentence_embedding",
 )  # fmt: skip
 
@@ -140,7 +140,7 @@ class Family:
 
     model: Any
     config: Any
-    task: Task
+    task: TaskName
     presets: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -208,7 +208,7 @@ def plugin_parts(family: str, config: Any) -> list[dict[str, str]]:
     ]
 
 
-def list_models(task: Task | None = None) -> list[str]:
+def list_models(task: TaskName | None = None) -> list[str]:
     """Return the names that `create_model` accepts: families and their presets.
 
     task: only models for this task, such as "translation" or "language_modeling".

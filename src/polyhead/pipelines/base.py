@@ -16,7 +16,7 @@ from polyhead.checkpoint.model_dir import SavedModel, load_model
 from polyhead.devices import choose
 from polyhead.errors import CheckpointError, ConfigError
 from polyhead.layers.lsh.attention import set_eval_rounds
-from polyhead.models.registry import FAMILIES, TASKS, Task, command_of, max_positions
+from polyhead.models.registry import FAMILIES, TASKS, TaskName, command_of, max_positions
 from polyhead.pipelines.run_settings import TextModel
 from polyhead.plugin_registry import resolve
 from polyhead.render import notebook
@@ -43,7 +43,7 @@ class Pipeline(TextModel):
     name: str
     device: torch.device
     loaded: object = field(default=None, compare=False, kw_only=True)
-    tasks: ClassVar[tuple[Task, ...]] = ()
+    tasks: ClassVar[tuple[TaskName, ...]] = ()
 
     @classmethod
     def from_dir(cls: type[P], path: str | Path, *, device: str = "auto") -> P:

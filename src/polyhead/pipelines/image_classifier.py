@@ -21,7 +21,7 @@ from polyhead.decoding.hypotheses import log_normaliser
 from polyhead.errors import ConfigError, DataError
 from polyhead.metrics.bleu import check_lengths
 from polyhead.metrics.perplexity import MapBatches, map_here
-from polyhead.models.registry import Task
+from polyhead.models.registry import TaskName
 from polyhead.models.vit import cut
 from polyhead.pipelines.base import Classification, ClassifierPipeline
 from polyhead.pipelines.result_list import ResultList
@@ -36,7 +36,7 @@ Picture = str | Path | np.ndarray  # a file, or bytes: (height, width) or (heigh
 class ImageClassifier(ClassifierPipeline):
     """A model that assigns images to classes; images are resized to the size of its training."""
 
-    tasks: ClassVar[tuple[Task, ...]] = ("image_classification",)
+    tasks: ClassVar[tuple[TaskName, ...]] = ("image_classification",)
     use: ClassVar[str] = "classify-image"
 
     def shape(self, size: tuple[int, int] | None = None) -> PixelShape:

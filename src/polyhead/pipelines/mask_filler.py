@@ -16,7 +16,7 @@ from polyhead.decoding.hypotheses import log_normaliser
 from polyhead.errors import CheckpointError, ConfigError, DataError
 from polyhead.metrics.masked_tokens import MASKING, score_masked_tokens, score_replaced_tokens
 from polyhead.metrics.perplexity import MapBatches, map_here
-from polyhead.models.registry import FAMILIES, Task
+from polyhead.models.registry import FAMILIES, TaskName
 from polyhead.pipelines.base import Pipeline
 from polyhead.pipelines.line_input import Lines, as_lines
 from polyhead.pipelines.result_list import MetricTable, ResultList, as_texts
@@ -71,7 +71,7 @@ class Filled:
 class MaskFiller(Pipeline):
     """A model that predicts masked tokens, such as BERT or the generator of ELECTRA."""
 
-    tasks: ClassVar[tuple[Task, ...]] = ("masked_lm", "replaced_token")
+    tasks: ClassVar[tuple[TaskName, ...]] = ("masked_lm", "replaced_token")
     use: ClassVar[str] = "fill"
 
     @classmethod
@@ -85,7 +85,7 @@ class MaskFiller(Pipeline):
         return filler
 
     @property
-    def task(self) -> Task:
+    def task(self) -> TaskName:
         """The task of the training."""
         return FAMILIES[self.saved.family].task
 

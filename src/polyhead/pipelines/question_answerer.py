@@ -18,7 +18,7 @@ from polyhead.metrics.question_answering import (
     find_answers,
     score_answers,
 )
-from polyhead.models.registry import Task
+from polyhead.models.registry import TaskName
 from polyhead.pipelines.tagger import WordPipeline
 from polyhead.render import notebook
 
@@ -44,7 +44,7 @@ class AnsweredQuestion:
 class QuestionAnswerer(WordPipeline):
     """A model that finds the answer to a question in a context."""
 
-    tasks: ClassVar[tuple[Task, ...]] = ("question_answering",)
+    tasks: ClassVar[tuple[TaskName, ...]] = ("question_answering",)
     use: ClassVar[str] = "answer"
     form: ClassVar[ExampleForm] = QUESTIONS
 

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from polyhead.errors import DataError
-from polyhead.models.registry import Task
+from polyhead.models.registry import TaskName
 from polyhead.pipelines.mask_filler import MaskFiller
 from polyhead.pipelines.result_list import ResultList, as_texts
 from polyhead.render import notebook
@@ -45,7 +45,7 @@ class Detected:
 class ReplacedTokenDetector(MaskFiller):
     """An ELECTRA: its discriminator detects replaced words, its generator predicts masked ones."""
 
-    tasks: ClassVar[tuple[Task, ...]] = ("replaced_token",)
+    tasks: ClassVar[tuple[TaskName, ...]] = ("replaced_token",)
     use: ClassVar[str] = "detect"
 
     def encoder_of(self, text: str) -> nn.Module:

@@ -23,7 +23,7 @@ from polyhead.metrics.predictions import (
     retrieval_scores,
     score_report,
 )
-from polyhead.models.registry import Task
+from polyhead.models.registry import TaskName
 from polyhead.pipelines.base import Pipeline
 from polyhead.pipelines.result_list import as_texts
 from polyhead.pipelines.text_classifier import read_texts
@@ -36,7 +36,7 @@ Vectors = Float[np.ndarray, "*texts width"]
 class SentenceEmbedder(Pipeline):
     """A model that gives every text a vector of length 1; similar texts have similar ones."""
 
-    tasks: ClassVar[tuple[Task, ...]] = ("sentence_embedding",)
+    tasks: ClassVar[tuple[TaskName, ...]] = ("sentence_embedding",)
     use: ClassVar[str] = "embed"
 
     @torch.inference_mode()

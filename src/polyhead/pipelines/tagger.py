@@ -15,7 +15,7 @@ from polyhead.data.tagged_text import RULES, TAGGED, are_chunks, split_words
 from polyhead.data.word_pieces import WordEncoder
 from polyhead.metrics.perplexity import MapBatches, map_here
 from polyhead.metrics.tagging import TaggingReport, entities, predict_tags, score_tags
-from polyhead.models.registry import Task
+from polyhead.models.registry import TaskName
 from polyhead.pipelines.base import ClassifierPipeline, Pipeline
 from polyhead.pipelines.result_list import ResultList, as_texts
 from polyhead.render import notebook
@@ -76,7 +76,7 @@ class WordPipeline(Pipeline):
 class Tagger(ClassifierPipeline, WordPipeline):
     """A model that gives every word of a text a tag."""
 
-    tasks: ClassVar[tuple[Task, ...]] = ("token_classification",)
+    tasks: ClassVar[tuple[TaskName, ...]] = ("token_classification",)
     use: ClassVar[str] = "tag"
     form: ClassVar[ExampleForm] = TAGGED
 

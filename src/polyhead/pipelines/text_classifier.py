@@ -37,7 +37,7 @@ from polyhead.metrics.predictions import (
     number_scores,
     score_report,
 )
-from polyhead.models.registry import Task
+from polyhead.models.registry import TaskName
 from polyhead.pipelines.base import Classification, ClassifierPipeline, Pipeline
 from polyhead.pipelines.result_list import ResultList, as_texts
 from polyhead.render import notebook
@@ -136,7 +136,7 @@ def read_texts(
 class TextClassifier(ClassifierPipeline):
     """A model that assigns texts, or pairs of texts, to classes, or a number to each."""
 
-    tasks: ClassVar[tuple[Task, ...]] = ("text_classification",)
+    tasks: ClassVar[tuple[TaskName, ...]] = ("text_classification",)
     use: ClassVar[str] = "classify"
 
     @property

@@ -16,7 +16,7 @@ from polyhead.decoding.options import NOT_FINITE, DecodeConfig, DecodingStep
 from polyhead.engines.ctranslate2_engine import CTranslate2Generator
 from polyhead.errors import CheckpointError, DataError
 from polyhead.metrics.perplexity import MapBatches, TextWindows, map_here, text_windows
-from polyhead.models.registry import Task
+from polyhead.models.registry import TaskName
 from polyhead.pipelines.base import Pipeline
 from polyhead.pipelines.fast_pipelines import GENERATORS, fast_obstacle, use_fast
 from polyhead.pipelines.generation import TextContinuation, check_forced
@@ -51,7 +51,7 @@ class TextGenerator(Pipeline, TextContinuation):
     """
 
     engine: CTranslate2Generator | None = None
-    tasks: ClassVar[tuple[Task, ...]] = ("language_modeling",)
+    tasks: ClassVar[tuple[TaskName, ...]] = ("language_modeling",)
 
     @classmethod
     def from_saved(cls, saved: SavedModel, name: str, device: torch.device) -> "TextGenerator":

@@ -19,7 +19,7 @@ from polyhead.engines.ctranslate2_engine import CTranslate2Engine, unsupported
 from polyhead.errors import CheckpointError, ConfigError
 from polyhead.layers.attention_hooks import AttentionRecordingModel, has_cross_attention
 from polyhead.metrics.bleu import check_lengths
-from polyhead.models.registry import Task, max_positions
+from polyhead.models.registry import TaskName, max_positions
 from polyhead.pipelines.base import Pipeline
 from polyhead.pipelines.evaluation import (
     BLEU_AND_CHRF,
@@ -50,7 +50,7 @@ class Translator(Pipeline, TextTranslator):
     others: tuple[SavedModel, ...] = ()
     dictionary: Mapping[str, str] | None = None
     engine: CTranslate2Engine | None = None
-    tasks: ClassVar[tuple[Task, ...]] = ("translation",)
+    tasks: ClassVar[tuple[TaskName, ...]] = ("translation",)
 
     @classmethod
     def from_dir(cls, path: str | Path, *others: str | Path, device: str = "auto") -> "Translator":

@@ -15,7 +15,7 @@ from torch.optim import Optimizer
 from polyhead.data.batches.base import DataPosition
 from polyhead.errors import PolyheadError
 from polyhead.metrics.named_metrics import MetricName
-from polyhead.training.losses import Objective, ObjectiveName
+from polyhead.tasks.losses import Objective, ObjectiveName
 from polyhead.training.optim import OptimizerConfig, ScheduleConfig
 from polyhead.training.processes import Processes, Summed, left_size
 from polyhead.training.reward import RewardConfig

@@ -25,7 +25,7 @@ from torch.nn import functional as F
 
 from polyhead.data.batches.translation import TranslationBatch
 from polyhead.special_tokens import BOS, EOS, PAD
-from polyhead.training.losses import Loss, TranslationLoss
+from polyhead.tasks.losses import Loss, TranslationLoss
 
 Draw = Callable[[nn.Module, Tensor, int], Tensor]  # model, source, N → (batch, sample, length)
 MAX_N = 4  # of n-grams

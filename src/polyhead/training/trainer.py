@@ -25,6 +25,7 @@ from polyhead.metrics import expert_usage
 from polyhead.metrics.named_metrics import judge_score
 from polyhead.models.registry import FAMILIES, TASKS
 from polyhead.plugin_registry import resolve
+from polyhead.tasks.losses import OBJECTIVES, BalancedLoss, Objective
 from polyhead.training import finetune
 from polyhead.training.callbacks import (
     Callback,
@@ -38,7 +39,6 @@ from polyhead.training.callbacks import (
 )
 from polyhead.training.config import RunConfig, stack_of
 from polyhead.training.loop import NotFinite, Progress, Update, finished, out_of_memory, train_loop
-from polyhead.training.losses import OBJECTIVES, BalancedLoss, Objective
 from polyhead.training.memory_data import MemoryData
 from polyhead.training.optim import build_optimizer, learning_rate
 from polyhead.training.processes import Processes, is_lost_connection, join_processes
@@ -48,7 +48,7 @@ from polyhead.training.run_dir import RunDir
 from polyhead.training.run_log import READING, RunLog, with_nan, without_nan
 from polyhead.training.sharding import call_collected, place, share_of
 from polyhead.training.signals import handle_signals
-from polyhead.training.tasks.base import Task
+from polyhead.training.tasks.base import TrainingTask
 
 ENVIRONMENT = "environment"  # in training.json
 STOPPED = 1000  # stands for the signal if a callback stops training
@@ -91,7 +91,7 @@ class Trainer:
         devices.keep_freed_memory()
         self.log = RunLog(run_dir.path, callback)
         self.checkpoints = RunCheckpoints(run_dir, self.log, config.train.keep)
-        self.task: Task = resolve(TASKS[config.task].training)()
+        self.task: TrainingTask = resolve(TASKS[config.task].training)()
         self.progress = Progress()
         self.metrics: dict[str, Any] | None = None  # of the last validation
 

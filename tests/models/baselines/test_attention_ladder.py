@@ -13,7 +13,7 @@ from polyhead.decoding.beam import beam_search
 from polyhead.decoding.options import DecodeConfig
 from polyhead.models.baselines.attention_ladder import Ladder, LadderConfig
 from polyhead.special_tokens import BOS, EOS
-from polyhead.training.losses import TranslationLoss
+from polyhead.tasks.losses import TranslationLoss
 
 SMALL = LadderConfig(VOCAB, VOCAB, cell="gru", d_model=D, dropout=0.0)
 

@@ -16,7 +16,7 @@ from polyhead.errors import ConfigError
 from polyhead.models import registry as models
 from polyhead.models.baselines import convs2s
 from polyhead.special_tokens import EOS
-from polyhead.training.losses import TranslationLoss
+from polyhead.tasks.losses import TranslationLoss
 from polyhead.viz.capture import translation_maps
 
 TARGET = torch.tensor([[1, 5, 6, 7, 3, 3, 4], [1, 9, 10, 3, 5, 6, 7], [1, 4, 4, 8, 9, 3, 8]])

@@ -11,7 +11,7 @@ from polyhead.decoding.options import DecodeConfig
 from polyhead.decoding.sampling import greedy_search
 from polyhead.layers.mixture_of_experts import record_usage
 from polyhead.models.baselines.moe_lstm import PUBLISHED, MoE, MoEConfig
-from polyhead.training.losses import BalancedLoss, TranslationLoss
+from polyhead.tasks.losses import BalancedLoss, TranslationLoss
 
 TARGET = torch.tensor([[1, 5, 6, 7], [1, 9, 10, PAD], [1, 4, PAD, PAD]])
 

@@ -15,7 +15,7 @@ from polyhead.decoding.sampling import greedy_search
 from polyhead.layers.kv_cache import Memory
 from polyhead.models.baselines import deep_att
 from polyhead.special_tokens import EOS
-from polyhead.training.losses import TranslationLoss
+from polyhead.tasks.losses import TranslationLoss
 from polyhead.viz.capture import translation_maps
 
 ATTENTIVE = [name for name in SMALL if name.split()[0] in ("bahdanau", "luong", "deep_att", "gnmt")]

@@ -17,8 +17,8 @@ from polyhead.data.images.dataset import ImageSet
 from polyhead.errors import CheckpointError, ConfigError, DataError
 from polyhead.models.vit import ViT
 from polyhead.pipelines.image_classifier import ImageClassifier
+from polyhead.tasks.losses import SoftLabelLoss, soft_cross_entropy
 from polyhead.training.config import build, read_run, recipe_names
-from polyhead.training.losses import SoftLabelLoss, soft_cross_entropy
 from polyhead.training.trainer import train
 
 Image = pytest.importorskip("PIL.Image")

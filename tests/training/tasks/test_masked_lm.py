@@ -20,7 +20,7 @@ from polyhead.metrics.masked_tokens import score_masked_tokens
 from polyhead.models.bert import BERT, BERTConfig, bert_stack
 from polyhead.pipelines.mask_filler import MaskFiller
 from polyhead.special_tokens import EOS
-from polyhead.training.losses import MaskedTokenLoss
+from polyhead.tasks.losses import MaskedTokenLoss
 from polyhead.training.trainer import train
 
 VOCAB = 23

@@ -19,8 +19,8 @@ from polyhead.models import electra
 from polyhead.models.bert import bert_stack
 from polyhead.models.electra import Electra, ElectraConfig, ElectraOutput
 from polyhead.special_tokens import PAD
+from polyhead.tasks.losses import ReplacedTokenLoss
 from polyhead.training.loop import TrainConfig, accumulate, average_and_clip
-from polyhead.training.losses import ReplacedTokenLoss
 from polyhead.training.run_log import with_nan
 from polyhead.training.trainer import train
 

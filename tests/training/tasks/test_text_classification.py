@@ -25,12 +25,12 @@ from polyhead.metrics.classification import report
 from polyhead.models.bert import BERTConfig, bert_stack
 from polyhead.models.text_classifier import Classifier, ClassifierConfig
 from polyhead.special_tokens import BOS, EOS, PAD
+from polyhead.tasks.losses import ClassificationLoss
 from polyhead.tokenizers.base import TextConfig
 from polyhead.tokenizers.storage import load_tokenizers, train_tokenizers, with_sampling
 from polyhead.training.callbacks import Callback
 from polyhead.training.config import read_run
 from polyhead.training.finetune import check_blocks
-from polyhead.training.losses import ClassificationLoss
 from polyhead.training.processes import Processes
 from polyhead.training.run_dir import RunDir
 from polyhead.training.tasks.text_classification import validate

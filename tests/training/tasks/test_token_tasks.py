@@ -20,8 +20,8 @@ from polyhead.models.bert import BERTConfig, bert_stack
 from polyhead.models.span_extractor import SpanExtractorConfig, SpanModel
 from polyhead.models.tagging_model import TaggerConfig, TaggingModel
 from polyhead.special_tokens import BOS, EOS
+from polyhead.tasks.losses import SpanLoss, TagLoss
 from polyhead.training.config import read_run
-from polyhead.training.losses import SpanLoss, TagLoss
 from polyhead.training.trainer import train
 
 RECIPES = {"tagger-small": write_tagged, "qa-small": write_questions}

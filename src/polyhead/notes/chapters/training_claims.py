@@ -10,7 +10,7 @@ from polyhead.layers.cross_entropy import linear_cross_entropy
 from polyhead.layers.transformer_stack import StackConfig
 from polyhead.models.transformer import Transformer, TransformerConfig
 from polyhead.notes.claims import ClaimResult, claim, close, same
-from polyhead.training.losses import TranslationLoss
+from polyhead.tasks.losses import TranslationLoss
 from polyhead.training.optim import ScheduleConfig, learning_rate, noam
 
 

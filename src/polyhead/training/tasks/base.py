@@ -13,6 +13,7 @@ from polyhead.checkpoint.atomic_dir import atomic_dir
 from polyhead.data.batches.base import IndexedBatches
 from polyhead.data.corpus_store import train_in_child
 from polyhead.data.line_spool import CountedLines
+from polyhead.tasks.losses import Objective
 from polyhead.tokenizers.base import TextConfig
 from polyhead.tokenizers.storage import (
     TokenizerPair,
@@ -21,7 +22,6 @@ from polyhead.tokenizers.storage import (
     train_tokenizers,
 )
 from polyhead.training.config import RunConfig
-from polyhead.training.losses import Objective
 from polyhead.training.processes import Processes
 from polyhead.training.run_dir import RunDir
 from polyhead.training.run_log import RunLog
@@ -57,7 +57,7 @@ class TaskSetup:
 
 
 @runtime_checkable
-class Task(Protocol):
+class TrainingTask(Protocol):
     """A training task."""
 
     def read_data(self, config: RunConfig) -> tuple[Any, dict[str, str]]:

@@ -9,8 +9,8 @@ from torch.nn import functional as F
 from polyhead.data.batches.images import ImageBatches, image_logits
 from polyhead.data.images.dataset import ImageCorpus, ImageSet
 from polyhead.data.images.files import PixelShape
+from polyhead.tasks.losses import SoftLabelLoss
 from polyhead.training.config import RunConfig
-from polyhead.training.losses import SoftLabelLoss
 from polyhead.training.processes import Processes
 from polyhead.training.run_dir import RunDir
 from polyhead.training.run_log import RunLog

@@ -7,8 +7,8 @@ from polyhead.data.batches.language_model import WindowBatches
 from polyhead.data.line_encoder import StoreForm
 from polyhead.data.plain_text import load_plain
 from polyhead.metrics.perplexity import encode_running_text, text_windows
+from polyhead.tasks.losses import NextTokenLoss
 from polyhead.training.config import RunConfig
-from polyhead.training.losses import NextTokenLoss
 from polyhead.training.run_dir import RunDir
 from polyhead.training.run_log import RunLog
 from polyhead.training.stored_text import (

@@ -7,9 +7,9 @@ from polyhead.data.line_encoder import StoreForm
 from polyhead.data.plain_text import load_plain
 from polyhead.metrics.masked_tokens import MASKING, score_masked_tokens, score_replaced_tokens
 from polyhead.special_tokens import PAD
+from polyhead.tasks.losses import MaskedTokenLoss, ReplacedTokenLoss
 from polyhead.tokenizers.base import encode_lines
 from polyhead.training.config import RunConfig
-from polyhead.training.losses import MaskedTokenLoss, ReplacedTokenLoss
 from polyhead.training.run_dir import RunDir
 from polyhead.training.run_log import RunLog
 from polyhead.training.stored_text import (

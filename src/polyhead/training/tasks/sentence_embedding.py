@@ -9,8 +9,8 @@ import torch
 from polyhead.data.batches.labelled import TextBatch, split_pairs
 from polyhead.errors import DataError
 from polyhead.metrics.predictions import correlations, partner_ranks, retrieval_scores
+from polyhead.tasks.losses import ContrastiveLoss, Objective, SimilarityLoss
 from polyhead.training.config import RunConfig
-from polyhead.training.losses import ContrastiveLoss, Objective, SimilarityLoss
 from polyhead.training.processes import Processes
 from polyhead.training.run_dir import RunDir
 from polyhead.training.run_log import RunLog

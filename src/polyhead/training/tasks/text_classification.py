@@ -24,10 +24,10 @@ from polyhead.metrics.classification import report
 from polyhead.metrics.named_metrics import MetricName, registered_metric
 from polyhead.metrics.predictions import label_scores, number_scores
 from polyhead.models.bert import with_two_segments
+from polyhead.tasks.losses import ClassificationLoss, label_loss
 from polyhead.tokenizers.base import Tokenizer
 from polyhead.tokenizers.storage import TokenizerPair
 from polyhead.training.config import RunConfig
-from polyhead.training.losses import ClassificationLoss, label_loss
 from polyhead.training.processes import Processes
 from polyhead.training.run_dir import RunDir, fingerprint
 from polyhead.training.run_log import RunLog
@@ -97,7 +97,7 @@ class EncodedCorpus:
 def read_labelled_corpus(
     config: RunConfig, form: ExampleForm = TEXTS, *, of_pairs: bool = False
 ) -> tuple[LabelledCorpus, dict[str, str]]:
-    """Read labelled texts, or pairs without labels too; see `Task.read_data`."""
+    """Read labelled texts, or pairs without labels too; see `TrainingTask.read_data`."""
     seed = config.train.seed
     reader = CorpusReader(
         lambda spool: load_labelled(config.data, seed, spool, form, of_pairs=of_pairs),

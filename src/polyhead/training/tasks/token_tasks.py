@@ -12,8 +12,8 @@ from polyhead.data.tagged_text import TAGGED, find_rule
 from polyhead.data.word_pieces import WordEncoder, windows_of
 from polyhead.metrics.question_answering import SpanSearch, find_answers, score_answers
 from polyhead.metrics.tagging import predict_tags, score_tags
+from polyhead.tasks.losses import SpanLoss, TagLoss
 from polyhead.training.config import RunConfig
-from polyhead.training.losses import SpanLoss, TagLoss
 from polyhead.training.processes import Processes
 from polyhead.training.run_dir import RunDir
 from polyhead.training.run_log import RunLog

@@ -1,0 +1,1 @@
+"""Tasks: one object for each, which training, pipelines, commands and routes read."""
