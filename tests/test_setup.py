@@ -182,24 +182,6 @@ def test_variables_that_mislead_pip_are_removed(project):
     assert (clean["PIP_USER"], clean["PIP_INDEX_URL"]) == ("0", "mirror")
 
 
-@pytest.mark.parametrize(
-    ("output", "message"),
-    [
-        (NO_NETWORK + "\n" + NOT_FOUND, "cannot be reached"),
-        ("SSLError: CERTIFICATE_VERIFY_FAILED Max retries exceeded", "PIP_CERT"),
-        ("ERROR: THESE PACKAGES DO NOT MATCH THE HASHES FROM THE", "hash"),
-        ("ERROR: Could not install: [Errno 28] No space left on device", "disk is full"),
-        (NOT_FOUND + "\n", "the package index has no torch==2.13.0+cpu"),
-        ("Collecting a\nERROR: a and b do not fit\nhint: wait", "a and b do not fit"),
-        ("Traceback\nKeyError: 3", "KeyError: 3"),
-    ],
-)
-def test_the_output_of_pip_is_explained_in_one_line(output, message):
-    line = setup.explain(output)
-    assert message in line
-    assert "\n" not in line
-
-
 def test_setup_installs_torch_then_the_lock_then_polyhead(project, run_setup):
     environment = FakeEnvironment(project)
     code, lines = run_setup(environment)
@@ -280,28 +262,6 @@ def test_a_failing_step_ends_with_exit_code_3_and_one_line(project, run_setup, f
     assert setup.judge(str(project))[0] == setup.BROKEN
     tries = [command for command in environment.commands if "torch==" in command]
     assert len(tries) == (2 if failures.get("torch==") == NOT_FOUND else len(tries[:1]))
-
-
-def test_too_little_disk_space_stops_before_anything_is_installed(project, run_setup, monkeypatch):
-    usage = type("Usage", (), {"free": 2.94e9})
-    monkeypatch.setattr(setup.shutil, "disk_usage", lambda _: usage)
-    environment = FakeEnvironment(project)
-    code, lines = run_setup(environment)
-    assert code == 3
-    assert "2.9 GB free on this disk, 3 GB needed" in lines[-1]
-    assert environment.commands == []
-
-
-@pytest.mark.parametrize("n_failing", range(4))
-def test_pip_is_taken_from_the_first_source_that_has_it(project, run_setup, monkeypatch, n_failing):
-    archive = project / "pip.pyz"
-    archive.touch()
-    monkeypatch.setattr(setup, "PIP_ARCHIVE", archive.as_uri())
-    sources = ["-m ensurepip", "-m pip --python", "uv pip", "pip.pyz install"]
-    environment = FakeEnvironment(project, failures=dict.fromkeys(sources[:n_failing], "no"))
-    assert run_setup(environment)[0] == 0
-    tried = [any(source in command for command in environment.commands) for source in sources]
-    assert tried == [True] * (n_failing + 1) + [False] * (3 - n_failing)
 
 
 WITHOUT_FCNTL = """
@@ -410,21 +370,3 @@ def test_make_lists_its_targets_and_runs_lint_types_and_tests():
 def test_shell_scripts_parse(file):
     shell = (ROOT / file).read_text().splitlines()[0].split("/")[-1].split()[-1]
     subprocess.run([shell, "-n", ROOT / file], check=True)
-
-
-@pytest.mark.parametrize(
-    ("user", "calls"), [("0", ["update", "install"]), ("1000", [])], ids=["root", "user"]
-)
-def test_machine_packages_are_installed_only_by_root(tmp_path, user, calls):
-    for name in ("mktemp", "rm", "tail"):
-        (tmp_path / name).symlink_to(shutil.which(name))
-    for name, body in {"sed": "echo debian", "id": f"echo {user}", "sleep": ":"}.items():
-        make_script(tmp_path / name, body)
-    make_script(tmp_path / "google-chrome", ":")
-    make_script(tmp_path / "apt-get", f'echo "$1 $*" >> {tmp_path}/calls')
-    command = ["/bin/sh", str(TOOLS / "install-machine-packages.sh")]
-    subprocess.run(command, env={"PATH": str(tmp_path)}, capture_output=True, check=True)
-    log = tmp_path / "calls"
-    recorded = log.read_text().splitlines() if log.exists() else []
-    assert [line.split()[0] for line in recorded] == calls
-    assert all("fonts-nanum" in line and "chromium" not in line for line in recorded[1:])
