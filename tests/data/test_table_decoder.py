@@ -51,13 +51,14 @@ def test_an_empty_area_around_a_sheet_is_left_out(tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["file", "stream"])
-def test_offsets_that_point_outside_do_not_end_the_process(kind, tmp_path):
+@pytest.mark.parametrize("end", [40, 2**30])  # in the padding behind the texts, and far outside
+def test_offsets_that_point_outside_are_refused(kind, end, tmp_path):
     path = tmp_path / "a.arrow"
     write_ipc(path, arrow.table({"a": ["abcd"] * 9, "b": ["x"] * 9}), kind=kind)
     content = path.read_bytes()
     last = (36).to_bytes(4, "little")  # offset of the end of "a"
     start = content.index((32).to_bytes(4, "little") + last) + 4
-    path.write_bytes(content[:start] + (2**30).to_bytes(4, "little") + content[start + 4 :])
+    path.write_bytes(content[:start] + end.to_bytes(4, "little") + content[start + 4 :])
     with raises(DataError, "damaged_arrow"):
         rows(path)
 
