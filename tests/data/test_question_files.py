@@ -123,8 +123,9 @@ def paragraph(**changes):
         *([{"paragraphs": [paragraph(qas=[{"question": "어디?", "answers": answers}])]}]
           for answers in (None, 5, ["Bob"], {"text": 5}, [{"text": "한양", "answer_start": True}],
                           {"text": ["한양"], "answer_start": []}, "한양")),
-        [{"paragraphs": [paragraph(context="한\udc00양")]}],
-        [{"paragraphs": [paragraph(context="한\0양")]}],
+        [{"paragraphs": [paragraph(context=f"{CONTEXT}\udc00")]}],
+        [{"paragraphs": [paragraph(context=f"{CONTEXT}\0")]}],
+        [{"paragraphs": [paragraph(qas=[{"question": "어\0디?"}])]}],
     ],
 )  # fmt: skip
 def test_objects_of_another_form_are_bad_examples(articles, tmp_path):
