@@ -123,8 +123,7 @@ def paragraph(**changes):
         *([{"paragraphs": [paragraph(qas=[{"question": "어디?", "answers": answers}])]}]
           for answers in (None, 5, ["Bob"], {"text": 5}, [{"text": "한양", "answer_start": True}],
                           {"text": ["한양"], "answer_start": []}, "한양")),
-        [{"paragraphs": [paragraph(context=f"{CONTEXT}\udc00")]}],
-        [{"paragraphs": [paragraph(context=f"{CONTEXT}\0")]}],
+        *([{"paragraphs": [paragraph(context=CONTEXT + end)]}] for end in ("\0", "\udc00")),
         [{"paragraphs": [paragraph(qas=[{"question": "어\0디?"}])]}],
     ],
 )  # fmt: skip

@@ -55,10 +55,9 @@ def test_an_empty_area_around_a_sheet_is_left_out(tmp_path):
 def test_offsets_that_point_outside_are_refused(kind, end, tmp_path):
     path = tmp_path / "a.arrow"
     write_ipc(path, arrow.table({"a": ["abcd"] * 9, "b": ["x"] * 9}), kind=kind)
-    content = path.read_bytes()
-    last = (36).to_bytes(4, "little")  # offset of the end of "a"
-    start = content.index((32).to_bytes(4, "little") + last) + 4
-    path.write_bytes(content[:start] + end.to_bytes(4, "little") + content[start + 4 :])
+    last, other = ((32).to_bytes(4, "little") + n.to_bytes(4, "little") for n in (36, end))
+    content = path.read_bytes()  # `last`: where the last text of "a" starts and ends
+    path.write_bytes(content.replace(last, other, 1))
     with raises(DataError, "damaged_arrow"):
         rows(path)
 
