@@ -45,15 +45,6 @@ class RunCheckpoints:
             self.log.notice("no usable checkpoint found; starting from scratch")
         return newest
 
-    def check_finished(self, *, done: bool) -> None:
-        """Refuse to resume a run of polyhead 0.1, whose random numbers cannot be continued."""
-        if not done:
-            raise CheckpointError(
-                f"{self.run_dir.path} was started by polyhead 0.1, which seeds dropout otherwise. "
-                "Finish it there, use --fresh, or start another run with --init and its weights.",
-                "old_run",
-            )
-
     def before_divergence(self, progress: Progress, schedule: ScheduleConfig, reason: str) -> Path:
         """Return the checkpoint to roll back to; Diverged if there is none, or the second time."""
         good = None  # the newest valid checkpoint that was not saved between skipped steps, or else

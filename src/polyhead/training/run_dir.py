@@ -57,9 +57,13 @@ WITHOUT_EFFECT = {  # may always change: the weights stay equal
 
 
 class RunDir:
-    """The directory of one run, with the directories of its checkpoints and tokenizers."""
+    """The directory of one run, with the directories of its checkpoints and tokenizers.
 
-    def __init__(self, path: Path) -> None:
+    fresh: start over. accept_changes: resume with another configuration.
+    """
+
+    def __init__(self, path: Path, *, fresh: bool = False, accept_changes: bool = False) -> None:
+        self.fresh, self.accept_changes = fresh, accept_changes
         self.path, self.checkpoints, self.tokenizer = path, path / CHECKPOINTS, path / TOKENIZER
         self.inputs = path / INPUTS
 
@@ -160,10 +164,10 @@ class RunDir:
                         "self_reference",
                     )
 
-    def check_config(self, config: RunConfig, *, fresh: bool, accept_changes: bool) -> list[str]:
+    def check_config(self, config: RunConfig) -> list[str]:
         """Check that a run would be resumed as it was started; return the accepted changes."""
         self.check_no_self_reference(config)
-        if fresh or not (self.path / CONFIG).exists():
+        if self.fresh or not (self.path / CONFIG).exists():
             return []
         changes = self.changes(config)
         for change in changes:
@@ -173,7 +177,7 @@ class RunDir:
                     "change within a run. Use --fresh to start over, or another --run directory.",
                     "config_changed",
                 )
-        if changes and not accept_changes:
+        if changes and not self.accept_changes:
             raise ConfigError(
                 f"{self.path} was created with a different configuration ({'; '.join(changes)}). "
                 "Use the original configuration to resume, --accept-changes to resume with the new "
@@ -205,13 +209,13 @@ class RunDir:
             values["data"] = _without_digests(values.get("data", {}))
         return differences(before, after)
 
-    def start(self, config: RunConfig, *, fresh: bool) -> None:
+    def start(self, config: RunConfig) -> None:
         """Remove half-written files, or all if `fresh`, and save the configuration.
 
         The checkpoints are moved aside first, in one rename, and the old configuration stays until
         the new one replaces it: a process that is killed leaves no old model in a new run.
         """
-        if fresh:
+        if self.fresh:
             with os_errors_as_polyhead_errors(self.path):
                 for name in (CHECKPOINTS, *OWN_FILES):
                     path = self.path / name
@@ -239,10 +243,10 @@ class RunDir:
         if lines and not (self.path / HELD_OUT).exists():
             write_text(self.path / HELD_OUT, "".join(lines))
 
-    def check_data(self, fingerprints: dict[str, str], *, fresh: bool) -> None:
+    def check_data(self, fingerprints: dict[str, str]) -> None:
         """Check that the data is unchanged since the run was started."""
         path = self.path / DATA
-        if fresh or not path.exists():
+        if self.fresh or not path.exists():
             return
         try:
             before = json.loads(path.read_text(encoding="utf-8"))
