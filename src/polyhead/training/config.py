@@ -10,6 +10,7 @@ from copy import deepcopy
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from difflib import get_close_matches
 from importlib import resources
+from os.path import basename, isabs
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,6 @@ from polyhead.config import (
 )
 from polyhead.data.config import DataConfig
 from polyhead.data.dataset_dir import with_splits
-from polyhead.data.languages import parse_languages
 from polyhead.decoding.options import DecodeConfig
 from polyhead.devices import memory_size
 from polyhead.errors import ConfigError
@@ -56,14 +56,9 @@ DEFAULT_FAMILY = "transformer"
 MOST_TENSORS = 50_000  # of a model that is trained; 2,048 experts in two layers have 16,800
 SHORTEST = 3  # tokens of a text: BOS, EOS and one between them
 SHORTEST_PAIR = 8  # tokens of a question and a part of its context
-LISTS = (  # options of [data] that take several files
-    "source", "target", "pairs", "valid_source", "valid_target", "valid_pairs", "text",
-    "valid_text", "labelled", "valid_labelled", "images", "valid_images",
-)  # fmt: skip
-OF_THE_FILES = (  # options of [data] that describe the files of a recipe
-    "corpus", "source_key", "target_key", "text_key", "text_pair_key", "label_key", "problem",
-    "source_language", "target_language", "encoding", "tag_names",
-)  # fmt: skip
+LISTS = tuple(  # options of [data] that take several files
+    name for name, default in vars(DataConfig()).items() if default == () and name != "tag_names"
+)
 READ = {  # by task: the options of [data] that only some tasks read; those of plug-ins read all
     "translation": "source target pairs source_key target_key source_language target_language "
                    "adapt encoding",
@@ -81,6 +76,9 @@ COLUMNS = {  # options of [data]: kinds of files whose columns they name
     "source_key": "pairs", "target_key": "pairs", "text_key": "text labelled",
     "text_pair_key": "labelled", "label_key": "labelled images",
 }  # fmt: skip
+OF_THE_FILES = (  # options of [data] that describe the files of a recipe
+    *COLUMNS, "corpus", "problem", "source_language", "target_language", "encoding", "tag_names",
+)  # fmt: skip
 TABLES: dict[str, Any] = {
     "data": DataConfig,
     "text": TextConfig,
@@ -119,11 +117,12 @@ class RunConfig:
 
     def portable(self) -> dict[str, Any]:
         """Return all values, with names only for absolute paths: models are passed on."""
-        values = self.plain()
+        values, init = self.plain(), self.train.init
         for name in LISTS:
-            values["data"][name] = [_portable(path) for path in values["data"][name]]
-        if self.train.init is not None:
-            values["train"]["init"] = _portable(self.train.init)
+            paths = values["data"][name]
+            values["data"][name] = [basename(path) if isabs(path) else path for path in paths]
+        if init is not None and isabs(init):
+            values["train"]["init"] = basename(init)
         return values
 
     def with_files(self, files: Mapping[str, Sequence[str]]) -> "RunConfig":
@@ -139,10 +138,6 @@ class RunConfig:
     def toml(self) -> str:
         """Return all values as the text of a TOML file."""
         return to_toml(self.plain())
-
-
-def _portable(path: str) -> str:
-    return Path(path).name if Path(path).is_absolute() else path
 
 
 def recipe_names() -> list[str]:
@@ -172,10 +167,16 @@ def read_run(
 
     recipe: a name, a TOML file, or the directory of a model or run whose configuration to use.
     """
-    is_saved = recipe not in (None, *recipe_names()) and Path(str(recipe)).is_dir()
-    values = saved_values(Path(str(recipe))) if is_saved else read(
-        find_recipe(recipe or DEFAULT_RECIPE)
-    )  # fmt: skip
+    name = recipe or DEFAULT_RECIPE
+    if name in recipe_names() or not Path(name).is_dir():
+        values = read(find_recipe(name))
+    elif values := run_values(resolve(Path(name))):
+        values["train"].pop("init", None)
+    else:
+        raise ConfigError(
+            f"{name} was not trained with polyhead, so it has no configuration; name a recipe",
+            "no_recipe",
+        )
     return build(with_files(values, files), overrides)
 
 
@@ -186,18 +187,6 @@ def with_files(values: dict[str, Any], files: Mapping[str, Sequence[str]] | None
         return values
     data = {k: v for k, v in values.get("data", {}).items() if k not in (*LISTS, *OF_THE_FILES)}
     return {**values, "data": data | given}
-
-
-def saved_values(path: Path) -> dict[str, Any]:
-    """Return the configuration of the run that a model came from."""
-    values = run_values(resolve(path))
-    if not values:
-        raise ConfigError(
-            f"{path} was not trained with polyhead, so it has no configuration; name a recipe",
-            "no_recipe",
-        )
-    values["train"].pop("init", None)
-    return values
 
 
 def run_values(directory: Path) -> dict[str, Any]:
@@ -221,12 +210,6 @@ def fitting_recipe(
         if files and files.get(kind) and task != wanted:
             return recipe
     return None if init is None else str(init)
-
-
-def language_overrides(languages: str) -> list[str]:
-    """Return languages such as "ko-en" as overrides."""
-    source, target = parse_languages(languages)
-    return [f'data.source_language="{source}"', f'data.target_language="{target}"']
 
 
 def build(
@@ -286,17 +269,14 @@ def _check_new_family(recipe_model: Mapping[str, Any], family: str) -> None:
     known = {item.name for item in fields(FAMILIES[family].config)}
     others = [name for name in recipe_model if name not in (*known, "family")]
     if others:
-        names = [name for name in recipe_names() if _family_of(name) == family]
+        recipes = {name: read(find_recipe(name)).get("model", {}) for name in recipe_names()}
+        names = [n for n, model in recipes.items() if model.get("family", DEFAULT_FAMILY) == family]
         use = f"use the recipe {' or '.join(names)}" if names else "write a recipe for it"
         raise ConfigError(
             f"model.family = {family}: this recipe sets model.{others[0]}, which {family} models "
             f"do not have; {use}",
             "family_changed",
         )
-
-
-def _family_of(recipe: str) -> str:
-    return str(read(find_recipe(recipe)).get("model", {}).get("family", DEFAULT_FAMILY))
 
 
 def _check_tables(values: Mapping[str, Any]) -> None:

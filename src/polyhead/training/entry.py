@@ -2,22 +2,17 @@
 
 import json
 import signal
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from torch.utils.data import Dataset
 
+from polyhead.data.languages import parse_languages
 from polyhead.errors import ConfigError, PolyheadError
 from polyhead.training.callbacks import Callback
-from polyhead.training.config import (
-    DEFAULT_RECIPE,
-    RunConfig,
-    fitting_recipe,
-    language_overrides,
-    read_run,
-)
+from polyhead.training.config import DEFAULT_RECIPE, RunConfig, fitting_recipe, read_run
 from polyhead.training.display import ProgressKind, choose_display
 from polyhead.training.launcher import is_started_by_torchrun, launch
 from polyhead.training.loggers import create_loggers
@@ -37,84 +32,76 @@ SETTINGS = {  # parameter of `train`, option of the command line: setting
 
 
 @dataclass(frozen=True)
-class Session:
-    """Arguments that concern only one call, not the run."""
-
-    fresh: bool = False
-    accept_changes: bool = False
-    log_to: str | Iterable[str] = ()
-    progress: ProgressKind = "auto"
-    callbacks: Sequence[object] = ()
-
-
-@dataclass(frozen=True)
 class TrainRequest:
     """A checked call: the configuration, the directory of the run, and data in memory."""
 
     config: RunConfig
     folder: Path
     memory: MemoryData | None
-    words: list[str]  # of the command line
 
-    def train(self, session: Session) -> TrainResult:
-        """Train in this process."""
-        loggers = create_loggers(session.log_to)
+    def train(
+        self,
+        *,
+        fresh: bool,
+        accept_changes: bool,
+        log_to: str | Iterable[str],
+        progress: ProgressKind,
+        callbacks: Iterable[object] = (),
+    ) -> TrainResult:
+        """Train in this process; the arguments concern only this call, not the run."""
         return train_run(
             self.config,
             self.folder,
-            fresh=session.fresh,
-            accept_changes=session.accept_changes,
-            callbacks=[choose_display(session.progress), *loggers, *session.callbacks],
+            fresh=fresh,
+            accept_changes=accept_changes,
+            callbacks=[choose_display(progress), *create_loggers(log_to), *callbacks],
             memory=self.memory,
         )
 
-    def train_in_processes(self, session: Session, n_processes: int) -> TrainResult:
-        """Train in several processes, which run the command line, and wait for them."""
-        if self.memory is not None or session.callbacks:
-            raise ConfigError(
-                f"processes = {n_processes}: data in memory and callbacks stay in this process. "
-                "Give files, or start the script itself with torchrun.",
-                "not_in_processes",
-            )
-        words = [*self.words, "--progress", session.progress]
-        words += ["--fresh"] * session.fresh + ["--accept-changes"] * session.accept_changes
-        for name in [session.log_to] if isinstance(session.log_to, str) else session.log_to:
-            words += ["--log-to", name]
-        code = launch(words, n_processes)
-        if code == 128 + signal.SIGINT:
-            raise KeyboardInterrupt
-        if code:
-            raise PolyheadError(
-                f"a process of {self.folder} ended with exit code {code}; its message is above",
-                "process_failed",
-            )
-        return read_result(self.folder)
 
-
-def read_request(
-    recipe: str | None, overrides: Overrides, run: str | Path | None, options: Mapping[str, object]
-) -> TrainRequest:
-    """Check the arguments of `polyhead.train` or of `polyhead train`, which have equal names.
-
-    options: data by the names of OPTIONS, settings by those of SETTINGS, and languages.
-    """
+def read_request(given: Mapping[str, Any]) -> TrainRequest:
+    """Check the arguments of `polyhead.train` or of `polyhead train`, by their equal names."""
+    recipe, run, init = given["recipe"], given["run"], given["init"]
     folder = Path(run or Path("runs") / (Path(recipe).stem if recipe else DEFAULT_RUN))
-    files, memory = split_data({name: options[name] for name in OPTIONS}, folder)
-    changes = list(as_overrides(overrides))
-    if (languages := options["languages"]) is not None:
-        changes += language_overrides(str(languages))
-    given = {SETTINGS[name]: options[name] for name in SETTINGS if options[name] is not None}
-    changes += as_overrides({name: str(value) for name, value in given.items()})
-    if options["label_column"] is not None and "images" in files and memory is None:
+    files, memory = split_data({name: given[name] for name in OPTIONS}, folder)
+    settings = {key: given[name] for name, key in SETTINGS.items() if given[name] is not None}
+    if given["languages"] is not None:
+        sides = parse_languages(str(given["languages"]))
+        settings["data.source_language"], settings["data.target_language"] = sides
+    if given["label_column"] is not None and "images" in files and memory is None:
         raise ConfigError("--label-column has no effect on files of images", "no_effect")
-    init = options["init"]
-    recipe = recipe or fitting_recipe(init if init is None else str(init), files)
-    config = read_run(recipe or default_recipe(files), changes, files or None)
-    names = {option: name for name, option in OPTIONS.items()}
-    words = ["train", recipe or default_recipe(files), *changes, "--run", str(folder)]
-    for option, paths in files.items():
-        words += [word for path in paths for word in (f"--{names[option].replace('_', '-')}", path)]
-    return TrainRequest(config, folder, memory, words)
+    texts = as_overrides({name: str(value) for name, value in settings.items()})
+    recipe = recipe or fitting_recipe(init, files) or default_recipe(files)
+    config = read_run(recipe, [*given["overrides"], *texts], files)
+    return TrainRequest(config, folder, memory)
+
+
+def train_in_processes(given: Mapping[str, Any], request: TrainRequest) -> TrainResult:
+    """Train in several processes, which run the command line, and wait for them."""
+    if request.memory is not None or given["callbacks"]:
+        raise ConfigError(
+            f"processes = {given['processes']}: data in memory and callbacks stay in this process. "
+            "Give files, or start the script itself with torchrun.",
+            "not_in_processes",
+        )
+    words = ["train", *([str(given["recipe"])] if given["recipe"] else [])]
+    words += [*given["overrides"], "--run", str(request.folder)]
+    for name, value in given.items():
+        option = f"--{name.replace('_', '-')}"
+        if value is True:
+            words.append(option)
+        elif name not in ("recipe", "overrides", "run", "processes") and value:
+            items = [value] if isinstance(value, str | Path) else value
+            words += [word for item in items for word in (option, str(item))]
+    code = launch(words, given["processes"])
+    if code == 128 + signal.SIGINT:
+        raise KeyboardInterrupt
+    if code:
+        raise PolyheadError(
+            f"a process of {request.folder} ended with exit code {code}; its message is above",
+            "process_failed",
+        )
+    return read_result(request.folder)
 
 
 def as_overrides(overrides: Overrides) -> Iterator[str]:
@@ -225,20 +212,18 @@ def train(  # noqa: PLR0913 (one keyword per option of the command line)
     Returns a `TrainResult`. Raises a subclass of PolyheadError if configuration, data or model
     cannot be used. Ctrl-C saves a checkpoint, then raises KeyboardInterrupt.
     """
-    request = read_request(recipe, overrides, run, {
-        "source": source, "target": target, "pairs": pairs, "valid_source": valid_source,
-        "valid_target": valid_target, "valid_pairs": valid_pairs, "text": text,
-        "valid_text": valid_text, "data": data, "valid_data": valid_data, "images": images,
-        "valid_images": valid_images, "source_column": source_column,
-        "target_column": target_column, "text_column": text_column,
-        "text_pair_column": text_pair_column, "label_column": label_column,
-        "languages": languages, "init": init, "encoding": encoding, "on_bad_line": on_bad_line,
-        "device": device,
-    })  # fmt: skip
-    session = Session(fresh, accept_changes, log_to, progress, list(callbacks))
+    given = dict(locals())  # every argument by its name, before there are other variables
+    given |= {"overrides": list(as_overrides(overrides)), "callbacks": list(callbacks)}
+    request = read_request(given)
     if processes > 1 and not is_started_by_torchrun():
-        return request.train_in_processes(session, processes)
-    result = request.train(session)
+        return train_in_processes(given, request)
+    result = request.train(
+        fresh=fresh,
+        accept_changes=accept_changes,
+        log_to=log_to,
+        progress=progress,
+        callbacks=given["callbacks"],
+    )
     if result.signal is not None and signal.Signals(result.signal).name != "SIGUSR1":
         signal.raise_signal(result.signal)  # as if it had not been handled: Ctrl-C ends a loop
     return result
