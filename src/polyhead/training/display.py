@@ -30,7 +30,7 @@ from polyhead.training.callbacks import (
     TrainingStep,
     Validation,
 )
-from polyhead.training.curve import Curve, read_curve, scores_in_words
+from polyhead.training.result import Curve, read_curve, scores_in_words
 
 ProgressKind = Literal["auto", "bar", "notebook", "lines", "none"]
 LINE_SECONDS = 10.0  # between two progress lines without a terminal

@@ -41,13 +41,16 @@ from polyhead.training.finetune import PretrainedModel
 from polyhead.training.loop import NotFinite, Progress, Update, finished, out_of_memory, train_loop
 from polyhead.training.memory_data import MemoryData
 from polyhead.training.optim import build_optimizer, learning_rate
-from polyhead.training.processes import Processes, is_lost_connection, join_processes
+from polyhead.training.processes import (
+    Processes,
+    handle_signals,
+    is_lost_connection,
+    join_processes,
+)
 from polyhead.training.result import TrainResult
-from polyhead.training.run_checkpoints import RunCheckpoints
-from polyhead.training.run_dir import RunDir
+from polyhead.training.run_dir import RunCheckpoints, RunDir
 from polyhead.training.run_log import READING, RunLog, with_nan, without_nan
 from polyhead.training.sharding import call_collected, place, share_of
-from polyhead.training.signals import handle_signals
 from polyhead.training.tasks.base import TaskSetup, TrainingTask
 
 ENVIRONMENT = "environment"  # in training.json
