@@ -17,7 +17,6 @@ from polyhead.training.config import read_run
 from polyhead.training.display import (
     NotebookDisplay,
     TrainingScreen,
-    check_progress,
     choose_display,
 )
 from polyhead.training.entry import SETTINGS, as_overrides
@@ -116,7 +115,7 @@ def test_the_display_suits_the_output(monkeypatch):
     monkeypatch.setattr(NotebookDisplay, "__init__", lambda _: None)
     assert isinstance(choose_display(), NotebookDisplay)
     with raises(ConfigError, "unknown_progress", "dots"):
-        check_progress("dots")
+        choose_display("dots")
 
 
 def test_several_processes_run_the_same_command(calls, monkeypatch):

@@ -88,23 +88,17 @@ def train(
     """
     given = dict(locals())  # every option by its name, as `polyhead.train` has them
     from polyhead.models.registry import command_of
-    from polyhead.training.display import check_progress
     from polyhead.training.entry import read_request
     from polyhead.training.launcher import is_started_by_torchrun, launch
 
     given["recipe"], changes, others = split_recipe(recipe, overrides)
-    request = read_request(given | {"overrides": changes + others})
+    request = read_request(given | {"overrides": changes + others, "callbacks": ()})
     if print_config:
         print(request.config.toml(), end="")
         return
     if processes > 1 and not is_started_by_torchrun():
         raise Exit(launch(ARGUMENTS.get(), processes))
-    result = request.train(
-        fresh=fresh,
-        accept_changes=accept_changes,
-        log_to=log_to or (),
-        progress=check_progress(progress),
-    )
+    result = request.train()
     if result.rank > 0:
         raise Exit(0 if result.signal is None else 128 + result.signal)
     if result.signal is not None:

@@ -33,75 +33,72 @@ SETTINGS = {  # parameter of `train`, option of the command line: setting
 
 @dataclass(frozen=True)
 class TrainRequest:
-    """A checked call: the configuration, the directory of the run, and data in memory."""
+    """A checked call of `polyhead.train` or `polyhead train`: configuration, data, arguments."""
 
     config: RunConfig
-    folder: Path
+    folder: Path  # of the run
     memory: MemoryData | None
+    given: Mapping[str, Any]  # all arguments by name
 
-    def train(
-        self,
-        *,
-        fresh: bool,
-        accept_changes: bool,
-        log_to: str | Iterable[str],
-        progress: ProgressKind,
-        callbacks: Iterable[object] = (),
-    ) -> TrainResult:
-        """Train in this process; the arguments concern only this call, not the run."""
+    def train(self) -> TrainResult:
+        """Train in this process."""
+        given = self.given
+        loggers = create_loggers(given["log_to"] or ())
         return train_run(
             self.config,
             self.folder,
-            fresh=fresh,
-            accept_changes=accept_changes,
-            callbacks=[choose_display(progress), *create_loggers(log_to), *callbacks],
+            fresh=given["fresh"],
+            accept_changes=given["accept_changes"],
+            callbacks=[choose_display(given["progress"]), *loggers, *given["callbacks"]],
             memory=self.memory,
         )
 
+    def train_in_processes(self) -> TrainResult:
+        """Train in several processes, which run the command line, and wait for them."""
+        given = self.given
+        if self.memory is not None or given["callbacks"]:
+            raise ConfigError(
+                f"processes = {given['processes']}: data in memory and callbacks stay in this "
+                "process. Give files, or start the script itself with torchrun.",
+                "not_in_processes",
+            )
+        words = ["train", *([str(given["recipe"])] if given["recipe"] else []), *given["overrides"]]
+        options = {**given, "run": self.folder}
+        for name in ("recipe", "overrides", "callbacks", "processes"):
+            del options[name]
+        for name, value in options.items():
+            option = f"--{name.replace('_', '-')}"
+            if isinstance(value, bool):
+                words += [option] * value
+            elif value is not None:
+                items = [value] if isinstance(value, str | Path) else value
+                words += [word for item in items for word in (option, str(item))]
+        code = launch(words, given["processes"])
+        if code == 128 + signal.SIGINT:
+            raise KeyboardInterrupt
+        if code:
+            raise PolyheadError(
+                f"a process of {self.folder} ended with exit code {code}; its message is above",
+                "process_failed",
+            )
+        return read_result(self.folder)
+
 
 def read_request(given: Mapping[str, Any]) -> TrainRequest:
-    """Check the arguments of `polyhead.train` or of `polyhead train`, by their equal names."""
+    """Check the arguments of `polyhead.train` or `polyhead train`, which have equal names."""
     recipe, run, init = given["recipe"], given["run"], given["init"]
     folder = Path(run or Path("runs") / (Path(recipe).stem if recipe else DEFAULT_RUN))
     files, memory = split_data({name: given[name] for name in OPTIONS}, folder)
     settings = {key: given[name] for name, key in SETTINGS.items() if given[name] is not None}
     if given["languages"] is not None:
-        sides = parse_languages(str(given["languages"]))
+        sides = parse_languages(given["languages"])
         settings["data.source_language"], settings["data.target_language"] = sides
     if given["label_column"] is not None and "images" in files and memory is None:
         raise ConfigError("--label-column has no effect on files of images", "no_effect")
     texts = as_overrides({name: str(value) for name, value in settings.items()})
     recipe = recipe or fitting_recipe(init, files) or default_recipe(files)
     config = read_run(recipe, [*given["overrides"], *texts], files)
-    return TrainRequest(config, folder, memory)
-
-
-def train_in_processes(given: Mapping[str, Any], request: TrainRequest) -> TrainResult:
-    """Train in several processes, which run the command line, and wait for them."""
-    if request.memory is not None or given["callbacks"]:
-        raise ConfigError(
-            f"processes = {given['processes']}: data in memory and callbacks stay in this process. "
-            "Give files, or start the script itself with torchrun.",
-            "not_in_processes",
-        )
-    words = ["train", *([str(given["recipe"])] if given["recipe"] else [])]
-    words += [*given["overrides"], "--run", str(request.folder)]
-    for name, value in given.items():
-        option = f"--{name.replace('_', '-')}"
-        if value is True:
-            words.append(option)
-        elif name not in ("recipe", "overrides", "run", "processes") and value:
-            items = [value] if isinstance(value, str | Path) else value
-            words += [word for item in items for word in (option, str(item))]
-    code = launch(words, given["processes"])
-    if code == 128 + signal.SIGINT:
-        raise KeyboardInterrupt
-    if code:
-        raise PolyheadError(
-            f"a process of {request.folder} ended with exit code {code}; its message is above",
-            "process_failed",
-        )
-    return read_result(request.folder)
+    return TrainRequest(config, folder, memory, given)
 
 
 def as_overrides(overrides: Overrides) -> Iterator[str]:
@@ -123,7 +120,7 @@ def as_overrides(overrides: Overrides) -> Iterator[str]:
 
 
 def default_recipe(files: Mapping[str, object]) -> str:
-    """Return the recipe for these files, or raise if they may be for several kinds of models."""
+    """Return the recipe of sentence pairs, or raise if these files need a choice."""
     if not files:
         raise ConfigError(
             "nothing to train on. Name a recipe (see `polyhead recipes`), or give your own text "
@@ -131,13 +128,13 @@ def default_recipe(files: Mapping[str, object]) -> str:
             "no_recipe",
         )
     for option, recipe in (("text", "gpt-tiny"), ("images", "vit-cifar10")):
-        if option in files and "labelled" not in files:
+        if option in files:
             raise ConfigError(
                 f"--{option} needs a recipe, e.g. polyhead train {recipe} --{option} PATH (see "
                 "`polyhead recipes`)",
                 "no_recipe",
             )
-    return "classify-small" if "labelled" in files else DEFAULT_RECIPE
+    return DEFAULT_RECIPE
 
 
 def train(  # noqa: PLR0913 (one keyword per option of the command line)
@@ -216,14 +213,8 @@ def train(  # noqa: PLR0913 (one keyword per option of the command line)
     given |= {"overrides": list(as_overrides(overrides)), "callbacks": list(callbacks)}
     request = read_request(given)
     if processes > 1 and not is_started_by_torchrun():
-        return train_in_processes(given, request)
-    result = request.train(
-        fresh=fresh,
-        accept_changes=accept_changes,
-        log_to=log_to,
-        progress=progress,
-        callbacks=given["callbacks"],
-    )
+        return request.train_in_processes()
+    result = request.train()
     if result.signal is not None and signal.Signals(result.signal).name != "SIGUSR1":
         signal.raise_signal(result.signal)  # as if it had not been handled: Ctrl-C ends a loop
     return result

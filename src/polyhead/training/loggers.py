@@ -9,6 +9,7 @@ wait in tracking.json.
 import json
 import logging
 import time
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from importlib import import_module
@@ -66,9 +67,8 @@ class TensorBoardLogger(Callback):
             self.writer.add_text("configuration", "\n".join(lines), 0)
 
     def on_rewind(self, step: int) -> None:
-        """Open a writer that hides the points after a step."""
         if self.writer is not None:
-            self.writer.close()
+            self.writer.close()  # another one hides the points after the step
         self.writer = self.create(str(self.folder / "tensorboard"), purge_step=step + 1)
 
     def on_record(self, kind: str, step: int, values: Mapping[str, float]) -> None:
@@ -103,9 +103,8 @@ class Tracker(Callback):
         self.send()
 
     def on_record(self, kind: str, step: int, values: Mapping[str, float]) -> None:
-        """Log a line of metrics, unless an earlier session has."""
         if step > self.state["steps"].get(kind, -1):
-            self.state["steps"][kind] = step
+            self.state["steps"][kind] = step  # else an earlier session has logged it
             line = {f"{kind}/{name}": value for name, value in values.items()}
             self.state["waiting"].append([step, line])
             if self.is_lost:
@@ -154,17 +153,17 @@ class Tracker(Callback):
         """Write the id and the last steps."""
         write_text(self.path, json.dumps(_read(self.path) | {self.name: self.state}, indent=1))
 
+    @abstractmethod
     def open(self, start: TrainingStart, known: str | None) -> str:
         """Start a run of the service, or continue the known one; return its id."""
-        raise NotImplementedError
 
+    @abstractmethod
     def log(self, values: Mapping[str, float], step: int) -> None:
         """Log numbers of a step."""
-        raise NotImplementedError
 
+    @abstractmethod
     def close(self, final: Mapping[str, float], end: TrainingEnd) -> None:
         """Log the final scores and end the run of the service."""
-        raise NotImplementedError
 
 
 class WandbLogger(Tracker):

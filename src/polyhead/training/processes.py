@@ -50,12 +50,7 @@ class Summed(NamedTuple):
 
     def plus(self, other: "Summed") -> "Summed":
         """Return the sum of both."""
-        return Summed(
-            self.total + other.total,
-            self.predictions + other.predictions,
-            self.pieces + other.pieces,
-            self.tokens + other.tokens,
-        )
+        return Summed._make(a + b for a, b in zip(self, other, strict=True))
 
 
 class Processes:

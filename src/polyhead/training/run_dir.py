@@ -65,7 +65,7 @@ from polyhead.training.config import LISTS, RunConfig, build
 from polyhead.training.loop import Progress
 from polyhead.training.optim import ScheduleConfig
 from polyhead.training.processes import Processes
-from polyhead.training.run_log import RunLog
+from polyhead.training.run_log import RunLog, read_metrics
 from polyhead.training.sharding import collect_weights, local_part
 
 CONFIG, DATA, TOKENIZER, SAMPLES = "config.toml", "data.json", "tokenizer", "samples"
@@ -95,13 +95,6 @@ class RunDir:
         self.fresh, self.accept_changes = fresh, accept_changes
         self.path, self.checkpoints, self.tokenizer = path, path / CHECKPOINTS, path / TOKENIZER
         self.inputs = path / INPUTS
-
-    def sample(self, step: int) -> str:
-        """Return the newest sample outputs up to a step; empty if there are none."""
-        files = sorted((self.path / SAMPLES).glob("step-*.txt"))
-        known = [file for file in files if file.stem <= f"step-{step:08d}"]
-        with os_errors_as_polyhead_errors(self.path):
-            return known[-1].read_text(encoding="utf-8") if known else ""
 
     @contextmanager
     def exclusive_lock(self) -> Iterator[None]:
@@ -217,7 +210,6 @@ class RunDir:
 
     def changes(self, config: RunConfig) -> list[str]:
         """Return the differences between the saved configuration and this one."""
-        # Options that a file of an earlier version lacks had their present default.
         path = self.path / CONFIG
         try:
             before = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -227,6 +219,7 @@ class RunDir:
         holds_out = (data.source or data.pairs) and not (data.valid_source or data.valid_pairs)
         if holds_out and isinstance(before.get("data"), dict):
             before["data"] = FORMER | before["data"]
+        # Options that a file of an earlier version lacks had their present default.
         with suppress(ConfigError):  # values that are invalid now are reported as differences
             before = tomllib.loads(build(before).toml())
         after = tomllib.loads(config.toml())
@@ -235,7 +228,11 @@ class RunDir:
             for table, names in WITHOUT_EFFECT.items():
                 for name in names:
                     values.get(table, {}).pop(name, None)
-            values["data"] = _without_digests(values.get("data", {}))
+            values.setdefault("data", {})
+            for name in LISTS if isinstance(values["data"], dict) else ():
+                if isinstance(paths := values["data"].get(name), list):  # also of data in memory,
+                    equal = [INPUT.sub(rf"{INPUTS}/\1", str(path)) for path in paths]
+                    values["data"][name] = equal  # of which the fingerprints are compared
         return differences(before, after)
 
     def start(self, config: RunConfig) -> None:
@@ -296,17 +293,6 @@ class RunDir:
                     "or start over with --fresh.",
                     "data_changed",
                 )
-
-
-def _without_digests(data: Any) -> Any:
-    """Return [data] with equal paths for any data in memory, whose fingerprints are compared."""
-    if not isinstance(data, dict):
-        return data
-    lists = {name: data[name] for name in LISTS if isinstance(data.get(name), list)}
-    return data | {
-        name: [INPUT.sub(rf"{INPUTS}/\1", str(path)) for path in paths]
-        for name, paths in lists.items()
-    }
 
 
 def fingerprint(lines: Iterable[str]) -> str:
@@ -372,9 +358,13 @@ class RunCheckpoints:
         def begin() -> str:
             self.run_dir.check_in_place()
             self.log.sync()
-            validations, sample = self.log.validations(), self.run_dir.sample(progress.step)
+            records = read_metrics(self.run_dir.path)
+            validations = [entry for entry in records if entry.pop("kind") == "valid"]
+            outputs = sorted((self.run_dir.path / SAMPLES).glob("step-*.txt"))
+            known = [file for file in outputs if file.stem <= f"step-{progress.step:08d}"]
             draft = stack.enter_context(atomic_dir(checkpoint))
             with os_errors_as_polyhead_errors(checkpoint):
+                sample = known[-1].read_text(encoding="utf-8") if known else ""
                 write_model(draft, saved, model_card(saved, validations, sample), weights)
                 if sharded:
                     train_state.write_numbers(draft, state)

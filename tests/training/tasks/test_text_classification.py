@@ -175,20 +175,14 @@ def texts_by_number(batches, epoch):
 
 def test_subwords_are_sampled_in_training_but_not_in_validation(tmp_path, encoders):
     files, init = write_labelled(tmp_path), f"train.init={encoders['bert']}"
-    (tmp_path / "run").mkdir()
-    (tmp_path / "plain").mkdir()
-    sampled, constant = (
-        prepare(
-            configured("classify-small", files, init, option),
-            RunDir(folder),
-            RunLog(folder, Callback()),
-            Processes(),
-        ).setup
-        for option, folder in (
-            ("text.sampling=0.5", tmp_path / "run"),
-            ("text.sampling=0", tmp_path / "plain"),
-        )
-    )
+
+    def prepared(option, folder):
+        folder.mkdir()
+        config = configured("classify-small", files, init, option)
+        return prepare(config, RunDir(folder), RunLog(folder, Callback()), Processes()).setup
+
+    sampled = prepared("text.sampling=0.5", tmp_path / "run")
+    constant = prepared("text.sampling=0", tmp_path / "plain")
     source = sampled.tokenizers.source
     texts = load_labelled(sampled.config.data, sampled.config.train.seed).train.texts
     epochs = [texts_by_number(sampled.batches, epoch) for epoch in (0, 1, 0)]
