@@ -16,9 +16,9 @@ from polyhead.data.batches.base import DataPosition
 from polyhead.errors import PolyheadError
 from polyhead.metrics.named_metrics import MetricName
 from polyhead.tasks.losses import Objective, ObjectiveName
+from polyhead.tasks.reward import RewardConfig
 from polyhead.training.optim import OptimizerConfig, ScheduleConfig
 from polyhead.training.processes import Processes, Summed, left_size
-from polyhead.training.reward import RewardConfig
 
 N_SEEDS = 2**63
 MAX_SKIPS = 3  # updates in a row without a finite gradient before the run is rolled back
