@@ -303,29 +303,29 @@ def _check_overrides(overridden: Mapping[str, Any], run: RunConfig) -> None:
     encoder = sizes.get("encoder_attention") or ()
     attention |= {encoder} if isinstance(encoder, str) else set(encoder)
     grid = run.train.init or sizes.get("positions") == "axial"
-    conflicts = {  # setting: condition, the setting that contradicts it
-        "train.steps": ("steps" in train and "epochs" in train, "train.epochs replaces it"),
-        "train.schedule.rate": (
-            "rate" in schedule and kind == "noam",
-            'train.schedule.kind = "noam" computes it from train.schedule.factor',
-        ),
-        "train.schedule.factor": (
-            "factor" in schedule and kind != "noam",
-            f'it belongs to train.schedule.kind = "noam", not "{kind}"',
-        ),
-        "model.stack.window": (
-            "window" in stack and "local" not in attention, "no layer is local"
-        ),
-        "model.stack.lsh": ("lsh" in stack and "lsh" not in attention, "no layer has LSH"),
-        "model.axial": ("axial" in model and not grid, 'model.positions is not "axial"'),
-        **{name: (True, "the tokenizer sets it, by text.vocab")
-           for name in setting_keys(model, "model.") if name.endswith("vocab")},
-    }  # fmt: skip
-    for name, (ignored, reason) in conflicts.items():
-        if ignored:
-            raise ConfigError(
-                f"{name} would have no effect: {reason}. Leave one of them out.", "no_effect"
-            )
+    ignored = {  # setting: reason
+        name: "the tokenizer sets it, by text.vocab"
+        for name in setting_keys(model, "model.")
+        if name.endswith("vocab")
+    }
+    if "steps" in train and "epochs" in train:
+        ignored["train.steps"] = "train.epochs replaces it"
+    if "rate" in schedule and kind == "noam":
+        reason = 'train.schedule.kind = "noam" computes it from train.schedule.factor'
+        ignored["train.schedule.rate"] = reason
+    if "factor" in schedule and kind != "noam":
+        reason = f'it belongs to train.schedule.kind = "noam", not "{kind}"'
+        ignored["train.schedule.factor"] = reason
+    if "window" in stack and "local" not in attention:
+        ignored["model.stack.window"] = "no layer is local"
+    if "lsh" in stack and "lsh" not in attention:
+        ignored["model.stack.lsh"] = "no layer has LSH"
+    if "axial" in model and not grid:
+        ignored["model.axial"] = 'model.positions is not "axial"'
+    for name, reason in ignored.items():
+        raise ConfigError(
+            f"{name} would have no effect: {reason}. Leave one of them out.", "no_effect"
+        )
 
 
 def _check_task(run: RunConfig) -> None:
@@ -333,45 +333,45 @@ def _check_task(run: RunConfig) -> None:
     task, text, length = run.task, run.text, run.data.max_length
     decay, judge_by, kind = run.train.optimizer.layer_decay, run.train.judge_by, TASKS[task]
     shortest = SHORTEST_PAIR if task == "question_answering" else SHORTEST
-    problems = {  # code: condition, message
-        "one_vocabulary": (
-            not text.joint and (task != "translation" or vars(run.model).get("tie") == "all"),
+    if not text.joint and (task != "translation" or vars(run.model).get("tie") == "all"):
+        raise ConfigError(
             "text.joint = false: the model has one vocabulary, or shares its embeddings by "
             'model.tie = "all". Leave it out, or set model.tie = "target" for translation.',
-        ),
-        "no_sampling": (
-            text.sampling and task not in ("translation", "text_classification"),
+            "one_vocabulary",
+        )
+    if text.sampling and task not in ("translation", "text_classification"):
+        raise ConfigError(
             f"text.sampling = {text.sampling}: only translators and text classifiers sample "
             "subwords. Leave it out.",
-        ),
-        "out_of_range": (
-            length < shortest and has_mask_token(run.family),
+            "no_sampling",
+        )
+    if length < shortest and has_mask_token(run.family):
+        raise ConfigError(
             f"data.max_length = {length}: expected at least {shortest} tokens, with BOS and EOS",
-        ),
-        "no_compile": (
-            run.train.compile and task in ("replaced_token", *FINE_TUNED),
-            f"train.compile is not supported for {run.family} models. Leave it out.",
-        ),
-        "unknown_metric": (
-            judge_by not in kind.metrics
-            and not (kind.outputs and METRICS[judge_by].compute is not None),
+            "out_of_range",
+        )
+    if run.train.compile and task in ("replaced_token", *FINE_TUNED):
+        raise ConfigError(
+            f"train.compile is not supported for {run.family} models. Leave it out.", "no_compile"
+        )
+    if judge_by not in kind.metrics and not (kind.outputs and METRICS[judge_by].compute):
+        raise ConfigError(
             f"train.judge_by = {judge_by!r}: validation of {task} does not report it"
             f"{suggest(judge_by, kind.metrics)}",
-        ),
-        "no_smoothing": (
-            run.train.smoothing and task == "question_answering",
+            "unknown_metric",
+        )
+    if run.train.smoothing and task == "question_answering":
+        raise ConfigError(
             f"train.smoothing = {run.train.smoothing}: not supported for {run.family} models. Set "
             "it to 0.",
-        ),
-        "no_blocks": (
-            decay != 1 and stack_of(run.model) is None,
+            "no_smoothing",
+        )
+    if decay != 1 and stack_of(run.model) is None:
+        raise ConfigError(
             f"train.optimizer.layer_decay = {decay}: {run.family} models have no Transformer "
             "blocks. Leave it out.",
-        ),
-    }
-    for code, (wrong, message) in problems.items():
-        if wrong:
-            raise ConfigError(message, code)
+            "no_blocks",
+        )
 
 
 def _check_data(run: RunConfig) -> None:

@@ -12,7 +12,9 @@ import time
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from functools import reduce
 from importlib import import_module
+from operator import getitem
 from pathlib import Path
 from typing import Any, cast
 
@@ -34,13 +36,12 @@ def create_loggers(names: str | Iterable[str]) -> list[Callback]:
     """Return the loggers of a list such as "tensorboard,wandb"; raise if a package is missing."""
     texts = [names] if isinstance(names, str) else names
     given = [name.strip() for text in texts for name in text.split(",") if name.strip()]
-    for name in given:
+    loggers = list[Callback]()
+    for name in dict.fromkeys(given):
         if name not in LOGGERS:
             raise ConfigError(
                 f"log_to = {name!r}: expected some of {', '.join(LOGGERS)}", "unknown_logger"
             )
-    loggers = list[Callback]()
-    for name in dict.fromkeys(given):
         try:
             loggers.append(LOGGERS[name]())
         except ImportError:
@@ -215,10 +216,8 @@ class MlflowLogger(Tracker):
 
 
 LOGGERS: dict[str, Callable[[], Callback]] = {
-    "tensorboard": TensorBoardLogger,
-    "wandb": WandbLogger,
-    "mlflow": MlflowLogger,
-}
+    "tensorboard": TensorBoardLogger, "wandb": WandbLogger, "mlflow": MlflowLogger,
+}  # fmt: skip
 
 
 def _line(error: Exception) -> str:
@@ -233,10 +232,5 @@ def _read(path: Path) -> dict[str, Any]:
 
 def _flat(config: Mapping[str, Any]) -> dict[str, str]:
     """Return the settings by name, such as train.seed."""
-    flat = {}
-    for key in setting_keys(config):
-        value: Any = config
-        for part in key.split("."):
-            value = value[part]
-        flat[key] = str(value)[:MAX_PARAMETER]
-    return flat
+    values = {key: reduce(getitem, key.split("."), config) for key in setting_keys(config)}
+    return {key: str(value)[:MAX_PARAMETER] for key, value in values.items()}
