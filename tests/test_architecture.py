@@ -67,7 +67,7 @@ MAX_LINES = {  # of *.py, per package; lower them with every step, raise one in 
     "foundation": 1_550, "checkpoint": 1_055, "cli": 3_182, "convert": 5_543, "cost": 1_231,
     "data": 8_526, "decoding": 1_150, "engines": 928, "experiments": 3_187, "layers": 3_817,
     "metrics": 1_285, "models": 3_336, "notes": 3_606, "pipelines": 3_601, "render": 492,
-    "server": 4_072, "tasks": 368, "tokenizers": 1_338, "training": 5_688, "viz": 1_709,
+    "server": 4_072, "tasks": 368, "tokenizers": 1_338, "training": 5_664, "viz": 1_709,
     "tests": 41_796,
 }  # fmt: skip
 ERRORS = ("ConfigError", "DataError", "CheckpointError", "MissingError", "Diverged",

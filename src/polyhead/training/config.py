@@ -250,7 +250,14 @@ def build(
     _check_task(run)
     _check_data(run)
     if not any_size:
-        check_memory(run)
+        weights = outline(run.family, config, MOST_TENSORS).parameters()
+        n_parameters, memory = sum(weight.numel() for weight in weights), memory_size()
+        if memory is not None and 4 * n_parameters > memory:
+            raise ConfigError(
+                f"model: {n_parameters:,} parameters need {4 * n_parameters / 2**30:,.0f} GB, more "
+                "than this machine's memory. Reduce the sizes in [model].",
+                "out_of_memory",
+            )
     if run.train.init is None:
         check_positions(config, run.data.max_length)  # else the sizes are those of the model
     return run
@@ -389,19 +396,6 @@ def _check_data(run: RunConfig) -> None:
                 "Leave it out.",
                 "wrong_data" if name in LISTS else "no_effect",
             )
-
-
-def check_memory(run: RunConfig) -> None:
-    """Refuse a model whose weights exceed this machine's memory."""
-    model = outline(run.family, run.model, MOST_TENSORS)
-    n_parameters = sum(parameter.numel() for parameter in model.parameters())
-    memory = memory_size()
-    if memory is not None and 4 * n_parameters > memory:
-        raise ConfigError(
-            f"model: {n_parameters:,} parameters need {4 * n_parameters / 2**30:,.0f} GB, more "
-            "than this machine's memory. Reduce the sizes in [model].",
-            "out_of_memory",
-        )
 
 
 def check_positions(model: Any, max_length: int) -> None:

@@ -12,7 +12,7 @@ from torch.utils.data import Dataset
 from polyhead.data.languages import parse_languages
 from polyhead.errors import ConfigError, PolyheadError
 from polyhead.training.callbacks import Callback
-from polyhead.training.config import DEFAULT_RECIPE, RunConfig, fitting_recipe, read_run
+from polyhead.training.config import RunConfig, fitting_recipe, read_run
 from polyhead.training.display import ProgressKind, choose_display
 from polyhead.training.launcher import is_started_by_torchrun, launch
 from polyhead.training.loggers import create_loggers
@@ -23,6 +23,7 @@ from polyhead.training.trainer import train as train_run
 Data = str | Path | Iterable[object] | Dataset[object]
 Overrides = Iterable[str] | Mapping[str, object]
 DEFAULT_RUN = "mine"
+EXAMPLES = {"text": "gpt-tiny", "images": "vit-cifar10"}  # recipes for files of several tasks
 SETTINGS = {  # parameter of `train`, option of the command line: setting
     "init": "train.init", "device": "train.device", "encoding": "data.encoding",
     "on_bad_line": "data.on_bad_line", "source_column": "data.source_key",
@@ -96,7 +97,18 @@ def read_request(given: Mapping[str, Any]) -> TrainRequest:
     if given["label_column"] is not None and "images" in files and memory is None:
         raise ConfigError("--label-column has no effect on files of images", "no_effect")
     texts = as_overrides({name: str(value) for name, value in settings.items()})
-    recipe = recipe or fitting_recipe(init, files) or default_recipe(files)
+    recipe = recipe or fitting_recipe(init, files)
+    if recipe is None and not files:
+        raise ConfigError(
+            "nothing to train on. Name a recipe (see `polyhead recipes`), or give your own text "
+            "with --source FILE --target FILE",
+            "no_recipe",
+        )
+    if recipe is None and (option := next((n for n in ("text", "images") if n in files), None)):
+        example = f"polyhead train {EXAMPLES[option]} --{option} PATH"
+        raise ConfigError(
+            f"--{option} needs a recipe, e.g. {example} (see `polyhead recipes`)", "no_recipe"
+        )
     config = read_run(recipe, [*given["overrides"], *texts], files)
     return TrainRequest(config, folder, memory, given)
 
@@ -117,24 +129,6 @@ def as_overrides(overrides: Overrides) -> Iterator[str]:
                 )
             else:
                 yield f"{name}={json.dumps(value, ensure_ascii=False, default=str)}"
-
-
-def default_recipe(files: Mapping[str, object]) -> str:
-    """Return the recipe of sentence pairs, or raise if these files need a choice."""
-    if not files:
-        raise ConfigError(
-            "nothing to train on. Name a recipe (see `polyhead recipes`), or give your own text "
-            "with --source FILE --target FILE",
-            "no_recipe",
-        )
-    for option, recipe in (("text", "gpt-tiny"), ("images", "vit-cifar10")):
-        if option in files:
-            raise ConfigError(
-                f"--{option} needs a recipe, e.g. polyhead train {recipe} --{option} PATH (see "
-                "`polyhead recipes`)",
-                "no_recipe",
-            )
-    return DEFAULT_RECIPE
 
 
 def train(  # noqa: PLR0913 (one keyword per option of the command line)

@@ -149,7 +149,8 @@ def train_loop(
         moved = [batch.to(device) for _, batch in group]
         # Seeds follow from step and number alone: a resumed run, or one of other processes, drops
         # out the same values.
-        seeds = [batch_seed(config.seed, progress.step, number) for number in numbers]
+        mixed = [np.random.SeedSequence([config.seed, progress.step, number]) for number in numbers]
+        seeds = [int(seed.generate_state(1, np.uint64)[0] >> 1) for seed in mixed]
         add_gradients = accumulate_sharded if processes.in_step else accumulate
         summed = add_gradients(model, objective, moved, config, seeds)
         total, count, pieces, tokens = processes.add_up(parameters, summed, exact=config.exact)
@@ -181,11 +182,6 @@ def train_loop(
 def finished(config: TrainConfig, progress: Progress) -> bool:
     """Return True if all steps are done, or validation stopped improving for too long."""
     return progress.step >= config.steps or 0 < config.patience <= progress.since_best
-
-
-def batch_seed(seed: int, step: int, number: int) -> int:
-    """Return the seed of the random numbers, such as dropout's, of one batch of an update."""
-    return int(np.random.SeedSequence([seed, step, number]).generate_state(1, np.uint64)[0] >> 1)
 
 
 def set_seed(seed: int, device: torch.device) -> None:

@@ -171,9 +171,9 @@ class RunDir:
                     "not_a_run_dir",
                 )
 
-    def check_no_self_reference(self, config: RunConfig) -> None:
-        """Reject data or a model inside this directory: `start` would remove them."""
-        own = self.path.resolve()
+    def check_config(self, config: RunConfig) -> list[str]:
+        """Check that a run would be resumed as it was started; return the accepted changes."""
+        own = self.path.resolve()  # `start` would remove data or a model inside it
         paths = {f"data.{name}": getattr(config.data, name) for name in LISTS}
         paths["train.init"] = () if config.train.init is None else (config.train.init,)
         for name, values in paths.items():
@@ -185,10 +185,6 @@ class RunDir:
                         "Choose another --run directory.",
                         "self_reference",
                     )
-
-    def check_config(self, config: RunConfig) -> list[str]:
-        """Check that a run would be resumed as it was started; return the accepted changes."""
-        self.check_no_self_reference(config)
         if self.fresh or not (self.path / CONFIG).exists():
             return []
         changes = self.changes(config)

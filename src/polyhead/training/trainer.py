@@ -1,4 +1,12 @@
-"""The trainer: reads the data, builds the model, resumes, trains, validates and saves."""
+"""The trainer: reads the data, builds the model, resumes, trains, validates and saves.
+
+    train          joins the processes, locks the directory of the run
+      prepare        configuration and files -> `Prepared`: data, tokenizers, plan of the batches
+      Trainer        `Prepared` -> model, objective, optimizer
+        fit            resume, then update, validate and save until the end -> `TrainResult`
+
+Every process does all of it, and only the first writes: see `Processes.first`.
+"""
 
 import math
 import time
@@ -204,12 +212,17 @@ class Trainer:
 
     def fit(self) -> TrainResult:
         """Train until all steps are done, patience is, or a signal arrives."""
+        options = self.config.train
         reason: EndReason = "failed"
         try:
             self.resume()
             while not self.run_loop():
                 pass
-            reason = self.reason_of_end()
+            if finished(options, self.progress):  # also if a signal came after the last step
+                reason = "finished" if self.progress.step >= options.steps else "patience"
+            else:
+                is_stopped = self.processes.agreed_signal == STOPPED
+                reason = "stopped" if is_stopped else "interrupted"
         finally:
             end = TrainingEnd(self.progress.step, reason, self.metrics or {})
             self.log.callback.on_end(end)
@@ -301,7 +314,7 @@ class Trainer:
         try:
             for update in updates:
                 self.report(update)
-                improved = False
+                improved = False  # judged before the checkpoint is saved, which may be the best
                 if progress.step >= options.steps or progress.step % options.validate_every == 0:
                     improved = progress.judge(self.validate())
                 stopping = finished(options, progress) or self.processes.agreed_signal > 0
@@ -313,14 +326,6 @@ class Trainer:
             self.roll_back(str(error))
             return False
         return True
-
-    def reason_of_end(self) -> EndReason:
-        """Return why training ended; after the last step a signal interrupted nothing."""
-        if self.progress.step >= self.config.train.steps:
-            return "finished"
-        if finished(self.config.train, self.progress):
-            return "patience"
-        return "stopped" if self.processes.agreed_signal == STOPPED else "interrupted"
 
     def report(self, update: Update) -> None:
         """Report an update; write a line of metrics every `log_every` steps."""
