@@ -17,8 +17,8 @@ from pyarrow import ipc, parquet
 from polyhead.data.columns import LABEL_ROLES, PAIR_ROLES, describe_columns, read_columns
 from polyhead.data.config import DataConfig
 from polyhead.data.labelled_text import TEXTS, read_labelled
-from polyhead.data.question_files import QUESTIONS
-from polyhead.data.tagged_text import TAGGED
+from polyhead.tasks.question_answering import QUESTIONS
+from polyhead.tasks.tagging import TAGGED
 
 MAX_MEGABYTES = 500.0  # of a child process that has pyarrow in memory
 KO = ["안녕, 여러분.", "비가 와요; 우산 있어요?", "집에 갔다.", '그는 "좋아"라고 했다.'] * 8

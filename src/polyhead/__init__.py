@@ -31,10 +31,9 @@ if TYPE_CHECKING:
     from polyhead.pipelines.image_classifier import ImageClassifier
     from polyhead.pipelines.load import load
     from polyhead.pipelines.mask_filler import MaskFiller
-    from polyhead.pipelines.question_answerer import QuestionAnswerer
     from polyhead.pipelines.replaced_token_detector import ReplacedTokenDetector
     from polyhead.pipelines.sentence_embedder import SentenceEmbedder
-    from polyhead.pipelines.tagger import Tagger
+    from polyhead.pipelines.task_pipeline import QuestionAnswerer, Tagger
     from polyhead.pipelines.text_classifier import TextClassifier
     from polyhead.pipelines.text_generator import TextGenerator
     from polyhead.pipelines.translator import Translator
@@ -84,12 +83,12 @@ _MODULES = {
     "MultiHeadAttention": "layers.attention",
     "Pipeline": "pipelines.base",
     "PolyheadError": "errors",
-    "QuestionAnswerer": "pipelines.question_answerer",
+    "QuestionAnswerer": "pipelines.task_pipeline",
     "ReplacedTokenDetector": "pipelines.replaced_token_detector",
     "SavedCheckpoint": "training.callbacks",
     "SentenceEmbedder": "pipelines.sentence_embedder",
     "StackConfig": "layers.transformer_stack",
-    "Tagger": "pipelines.tagger",
+    "Tagger": "pipelines.task_pipeline",
     "TextClassifier": "pipelines.text_classifier",
     "TextGenerator": "pipelines.text_generator",
     "TrainResult": "training.result",

@@ -91,11 +91,11 @@ def test_requests_return_tags_and_answers(models):
 
 def test_long_texts_to_tag_count_in_a_batch_with_all_their_parts(models, monkeypatch):
     served = Running(load_models([models["tagger-small"][0]], "cpu", "torch"))
-    encoder = served.app.context.models.models[0].model.encoder
+    tokenizer = served.app.context.models.models[0].model.tokenizer
     cut, submitted, submit = [], [], served.app.scheduler.submit
-    pieces = type(encoder.tokenizer).pieces
+    pieces = type(tokenizer).pieces
     monkeypatch.setattr(
-        type(encoder.tokenizer), "pieces", lambda *words: cut.append(words[1]) or pieces(*words)
+        type(tokenizer), "pieces", lambda *words: cut.append(words[1]) or pieces(*words)
     )
     monkeypatch.setattr(
         served.app.scheduler, "submit", lambda *words: submitted.extend(words[0]) or submit(*words)
@@ -104,7 +104,8 @@ def test_long_texts_to_tag_count_in_a_batch_with_all_their_parts(models, monkeyp
         response = served.post("/v1/tag", {"text": [f"{TEXT} " * 100, TEXT]}).json()
     finally:
         served.close()
-    n_pieces = sum(len(encoder(word)) for word in TEXT.split())
-    assert [request.size for request in submitted] == [100 * n_pieces, n_pieces]
+    sizes = [sum(len(part.ids) for part in request.content.parts) for request in submitted]
+    assert [request.size for request in submitted] == sizes
+    assert sizes[0] > 500 > sizes[1] > 5  # all parts, each with its beginning and end
     assert [len(result["words"]) for result in response["results"]] == [500, 5]
     assert sorted(cut) == sorted(TEXT.split())  # every word once

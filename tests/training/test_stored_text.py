@@ -24,13 +24,12 @@ from polyhead.data.schedules import generator as schedules
 from polyhead.data.token_store import TokenSequences
 from polyhead.errors import ConfigError, DataError, PolyheadError
 from polyhead.metrics.perplexity import encode_running_text
-from polyhead.models.registry import TASKS
-from polyhead.plugin_registry import resolve
 from polyhead.tokenizers.huggingface import HuggingFaceTokenizer, text_config
 from polyhead.tokenizers.storage import TokenizerPair, load_tokenizers, save_tokenizers
 from polyhead.training import corpus_cache, file_sums, stored_text
 from polyhead.training.config import read_run
 from polyhead.training.tasks import base
+from polyhead.training.tasks.from_object import training_of
 from polyhead.training.trainer import train
 
 TINY = (
@@ -272,7 +271,7 @@ def test_other_text_of_the_same_size_and_time_is_noticed(way, tmp_path):
 
 def test_held_out_texts_that_were_changed_in_the_cache_are_read_again(tmp_path):
     config = config_of("translation", tmp_path, 'data.store="always"')
-    task = resolve(TASKS[config.task].training)()
+    task = training_of(config.task)
     expected = task.read_data(config)[0].valid
     path = corpus_cache.folder() / f"{stored_text._corpus_key(config)}.json"
     text = path.read_text(encoding="utf-8")
@@ -480,7 +479,7 @@ def file_for_all_tasks(kind, folder):
 def data_of(recipe, kind, path):
     files = {"labelled" if kind == "tags" else kind: [str(path)]}
     config = read_run(recipe, ['data.store="always"', "data.hold_out=3"], files)
-    task = resolve(TASKS[config.task].training)()
+    task = training_of(config.task)
     corpus, fingerprints = task.read_data(config)
     assert isinstance(corpus.train, stored_text.StoredText)
     corpus.train.spool()  # which checks what is read again
@@ -503,7 +502,7 @@ def test_data_is_that_of_an_empty_cache_after_any_other_task(
 
 def test_a_text_that_is_not_that_of_its_summary_is_refused(tmp_path, monkeypatch):
     config = config_of("labelled", tmp_path, 'data.store="always"')
-    task = resolve(TASKS[config.task].training)()
+    task = training_of(config.task)
     task.read_data(config)[0].train.close()
     path = Path(config.data.labelled[0])
     sums = file_sums.file_sums([path])

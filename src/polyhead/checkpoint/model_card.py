@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from polyhead.checkpoint.model_dir import SavedModel
-from polyhead.models.registry import FAMILIES, TASKS, command_of
+from polyhead.models.registry import FAMILIES, command_of, find_task
 
 BARS = "▁▂▃▄▅▆▇█"
 N_ROWS, MAX_BARS, SAMPLE_LINES = 8, 60, 9
@@ -14,7 +14,7 @@ N_ROWS, MAX_BARS, SAMPLE_LINES = 8, 60, 9
 def front_matter(family: str, about: dict[str, Any], library: str = "polyhead") -> str:
     """Return the YAML block at the start of a card, with the languages if they are known."""
     lines = ["---", f"library_name: {library}"]
-    lines.append(f"pipeline_tag: {TASKS[FAMILIES[family].task].tag}")
+    lines.append(f"pipeline_tag: {find_task(FAMILIES[family].task).tag}")
     if languages := _languages(about):  # JSON strings are YAML strings
         lines += ["language:", *(f"- {json.dumps(name)}" for name in languages)]
     return "\n".join([*lines, "tags:", f"- {family}", "---", "", ""])

@@ -305,15 +305,13 @@ def label_scores(
 ) -> Scores:  # fmt: skip
     """Return the scores of a text classifier, tagger, question answerer or sentence encoder."""
     from polyhead.pipelines.load import load
-    from polyhead.pipelines.question_answerer import QuestionAnswerer
     from polyhead.pipelines.sentence_embedder import SentenceEmbedder
-    from polyhead.pipelines.tagger import Tagger
+    from polyhead.pipelines.task_pipeline import TaskPipeline
     from polyhead.pipelines.text_classifier import TextClassifier
 
     model = load(model_dir, device=device, engine="torch")
     labelled, pairs = files
-    kinds = TextClassifier | Tagger | QuestionAnswerer | SentenceEmbedder
-    if pairs or not isinstance(model, kinds):
+    if pairs or not isinstance(model, TextClassifier | TaskPipeline | SentenceEmbedder):
         kind = SentenceEmbedder if pairs else TextClassifier
         model = kind.from_saved(model.saved, model.name, model.device)  # or an error
     if isinstance(model, SentenceEmbedder):

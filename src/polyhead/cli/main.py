@@ -51,7 +51,7 @@ SECTIONS = {  # of `polyhead --help`
 COMMANDS = {  # modules of polyhead.cli, and their functions
     "train": "train.train", "translate": "translate.translate", "generate": "generate.generate",
     "fill": "fill.fill", "detect": "fill.detect", "classify": "classify.classify",
-    "tag": "tag.tag", "answer": "tag.answer", "embed": "embed.embed",
+    "tag": "use.tag", "answer": "use.answer", "embed": "embed.embed",
     "evaluate": "evaluate.evaluate", "attention": "attention.attention", "serve": "serve.serve",
     "compare": "compare.compare", "average": "convert.average",
     "import": "convert.import_model", "export": "convert.export_model",

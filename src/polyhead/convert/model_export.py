@@ -22,7 +22,7 @@ from polyhead.convert.parity_report import compare_readers, find_texts
 from polyhead.convert.target_types import FLOAT, IDS_ONLY, Target
 from polyhead.convert.targets import architecture_at, find_target
 from polyhead.errors import ConfigError
-from polyhead.models.registry import FAMILIES, TASKS, max_positions
+from polyhead.models.registry import FAMILIES, find_task, max_positions
 from polyhead.models.text_classifier import Classifier, ClassifierConfig
 
 MAX_TEXTS = 1000
@@ -150,7 +150,7 @@ def usage(saved: SavedModel, target: str, report: ConversionReport) -> str:
         "DIR": report.output.name,
         "SOURCE": source,
         "TARGET": goal,
-        "TASK": TASKS[task].tag,
+        "TASK": find_task(task).tag,
     }
     kind = ", two vocabularies" if " and " in report.tokenizer else ""
     if report.tokenizer == IDS_ONLY:

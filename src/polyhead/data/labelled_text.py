@@ -2,7 +2,7 @@
 
 A text may be a pair of texts, and a label one class, several, or a number (`labels`). The classes
 are those that occur in the training data, in order. Words with tags and questions are examples of
-other forms (`tagged_text`, `question_files`).
+other forms (`tasks.tagging`, `tasks.question_answering`).
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence

@@ -4,8 +4,8 @@
     multi_label     classes divided by |, or a JSON list, which may be empty: news|sport, ["news"]
     regression      a number
     contrastive     no labels, of pairs of texts that belong together
-    tags            a tag for each word (`tagged_text`), with tabs between them
-    spans           answers as JSON (`question_files`)
+    tags            a tag for each word (`tasks.tagging`), with tabs between them
+    spans           answers as JSON (`tasks.question_answering`)
 
 A pair of texts is one text everywhere in a corpus, with `PAIR` between its parts.
 """

@@ -7,29 +7,24 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from polyhead.data.labels import N_NUMBERS, PAIR, Problem, encode_labels
-from polyhead.data.question_files import answers_of
 from polyhead.data.token_store import CODES, TokenSequences
-from polyhead.data.word_pieces import WordEncoder, parts_of_words, windows_of
 from polyhead.errors import PolyheadError
+from polyhead.plugin_registry import resolve
 from polyhead.special_tokens import BOS, EOS
 from polyhead.tokenizers import sentencepiece
 from polyhead.tokenizers.base import CHUNK, TextConfig, Tokenizer
 from polyhead.tokenizers.char_word import CharWordTokenizer
 from polyhead.tokenizers.storage import TokenizerPair, load_tokenizers, train_tokenizers
 
-Kind = Literal["pairs", "running", "parts", "labelled", "tags", "spans"]
-NAMES: dict[Kind, tuple[str, ...]] = {  # of the stores, in the order of the columns
+NAMES: dict[str, tuple[str, ...]] = {  # of the stores, in the order of the columns
     "pairs": ("source", "target"),
     "running": ("text",),
     "parts": ("text",),
-    "labelled": ("text", "label"),
-    "tags": ("text", "label"),
-    "spans": ("text", "label"),
 }
 
 
@@ -41,34 +36,32 @@ class StoreForm(NamedTuple):
     parts: BOS ids EOS, several of a long line and none of an empty one
     labelled: BOS ids EOS, of a pair BOS ids EOS ids EOS, truncated to `max_length`; the numbers of
         the classes of each, or its number
-    tags: BOS ids EOS, several of a long sentence; of each token the number of its tag from 1 on, or
-        0 if it is not the first of a word
-    spans: BOS question EOS context EOS, a window each; the positions of the first and last token of
-        the answer, from 1 on
+    others: as the class of `polyhead.tasks` with this name, whose place is `task`, encodes them
     """
 
-    kind: Kind
+    kind: str
     max_length: int
     with_texts: bool = False  # also the texts, as bytes
     classes: Sequence[str] = ()
     problem: Problem = "single_label"
-    stride: int = 0  # of spans
+    stride: int = 0  # of windows
+    task: str = ""  # "module:Class"; no part of the key of a store
 
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the stores."""
-        names = NAMES[self.kind]
-        texts = names[:1] if self.kind == "labelled" else names
+        names = NAMES.get(self.kind, ("text", "label"))
+        texts = names if self.kind in NAMES else names[:1]
         return names + (tuple(f"{name}_text" for name in texts) if self.with_texts else ())
 
     def sizes(self, tokenizers: TokenizerPair) -> list[int]:
         """Return the number of different ids in each store but those of texts."""
-        n_labels = N_NUMBERS if self.problem == "regression" else len(self.classes)
-        second = {
-            "pairs": [len(tokenizers.target)], "labelled": [n_labels],
-            "tags": [len(self.classes) + 1], "spans": [self.max_length + 1],
-        }  # fmt: skip
-        return [len(tokenizers.source), *second.get(self.kind, [])]
+        if self.kind == "pairs":
+            return [len(tokenizers.source), len(tokenizers.target)]
+        special = {"regression": N_NUMBERS, "tags": len(self.classes) + 1,
+                   "spans": self.max_length + 1}  # fmt: skip
+        n_labels = [special.get(self.problem, len(self.classes))]
+        return [len(tokenizers.source), *([] if self.kind in NAMES else n_labels)]
 
 
 def framed(lines: Iterable[Sequence[int]], max_length: int) -> Iterator[list[int]]:
@@ -120,11 +113,10 @@ def encode_columns(
     if form.kind == "running" and tokenizer.reads_line_ends():
         text = tokenizer.encode("".join(f"{line}\n" for line in columns[0]))[:-1]
         return [TokenSequences.of([text], len(tokenizer))], 0
-    if form.kind in ("tags", "spans"):
-        encode_positions = encode_tags if form.kind == "tags" else encode_spans
-        texts, labels, n_too_long = encode_positions(tokenizer, columns, form)
-        sides = zip((texts, labels), form.sizes(tokenizers), strict=True)
-        return [TokenSequences.of(*side) for side in sides], n_too_long
+    if form.task:
+        encoded: tuple[list[TokenSequences], int]
+        encoded = resolve(form.task)().encode(tokenizers, columns, form)
+        return encoded
     n_too_long = 0
     if form.kind == "labelled":
         framed_texts = list(encode_texts(tokenizer, columns[0], limit))
@@ -149,49 +141,6 @@ def encode_columns(
     if form.with_texts:
         stores += [_bytes(columns[n]) for n in range(len(form.names) - len(stores))]
     return stores, n_too_long
-
-
-Positions = tuple[list[list[int]], list[list[int]], int]  # texts, labels, and those too long
-
-
-def encode_tags(
-    tokenizer: Tokenizer, columns: Sequence[Sequence[str]], form: StoreForm
-) -> Positions:
-    """Encode words and tags, both joined by tabs."""
-    encoder, n_too_long = WordEncoder(tokenizer), 0
-    texts: list[list[int]] = []
-    labels: list[list[int]] = []
-    tags = encode_labels(columns[1], "tags", form.classes)
-    for words, numbers in zip(columns[0], tags, strict=True):
-        parts = parts_of_words(encoder, words.split(PAIR), form.max_length)
-        n_too_long += len(parts) > 1
-        rest = iter(numbers.tolist())
-        for part in parts:
-            label = [0] * len(part.ids)
-            for position in part.firsts:
-                label[position] = next(rest) + 1
-            texts.append(part.ids)
-            labels.append(label)
-    return texts, labels, n_too_long
-
-
-def encode_spans(
-    tokenizer: Tokenizer, columns: Sequence[Sequence[str]], form: StoreForm
-) -> Positions:
-    """Encode questions with their contexts, joined by a tab, and the first of their answers."""
-    encoder, n_too_long = WordEncoder(tokenizer), 0
-    texts: list[list[int]] = []
-    labels: list[list[int]] = []
-    for text, label in zip(*columns, strict=True):
-        question, context = text.split(PAIR)
-        windows = windows_of(
-            encoder, question, context, answers_of(label),
-            max_length=form.max_length, stride=form.stride,
-        )  # fmt: skip
-        n_too_long += len(windows) > 1
-        texts += [window.ids for window in windows]
-        labels += [[place + 1 for place in window.span] for window in windows]
-    return texts, labels, n_too_long
 
 
 def _bytes(lines: Sequence[str]) -> TokenSequences:

@@ -33,15 +33,15 @@ from polyhead.experiments.systems import System
 from polyhead.metrics.bleu import Score
 from polyhead.metrics.error_rates import error_rates
 from polyhead.metrics.named_metrics import registered_metric
-from polyhead.models.registry import TASKS
 from polyhead.pipelines.evaluation import Metric
-from polyhead.plugin_registry import resolve as find_object
+from polyhead.tasks.base import Outputs
 from polyhead.training.callbacks import Callback
 from polyhead.training.config import build, run_values
 from polyhead.training.processes import Processes
 from polyhead.training.run_dir import RunDir
 from polyhead.training.run_log import RunLog, read_metrics
-from polyhead.training.tasks.base import Outputs, TaskSetup, TrainingTask
+from polyhead.training.tasks.base import TaskSetup, TrainingTask
+from polyhead.training.tasks.from_object import training_of
 
 FLOPS = "flops.json"
 
@@ -96,7 +96,7 @@ def load_run(
         files |= {f"valid_{n.removeprefix('test_')}": tuple(paths) for n, paths in tests.items()}
     train = replace(run.train, judge_by="loss", bleu_sentences=0)  # `outputs` translates all
     run = replace(run, data=replace(run.data, **files), train=train)
-    task: TrainingTask = find_object(TASKS[run.task].training)()
+    task: TrainingTask = training_of(run.task)
     corpus, _ = task.read_data(run)
     corpus = limit_training(corpus, run.data.max_examples, run.train.seed)
     log = RunLog(folder, Callback())

@@ -49,7 +49,7 @@ from polyhead.models.tagging_model import TaggerConfig, TaggingModel
 from polyhead.models.text_classifier import Classifier, ClassifierConfig
 from polyhead.models.transformer import Transformer, TransformerConfig
 from polyhead.models.vit import ViT, ViTConfig
-from polyhead.plugin_registry import Registry
+from polyhead.plugin_registry import Registry, resolve
 
 CONFIGS: WeakKeyDictionary[nn.Module, Any] = WeakKeyDictionary()  # of models by `create_model`
 MAX_TENSORS = 10_000  # of weights; 600 layers of a Transformer have 9,600
@@ -78,7 +78,7 @@ class TaskKind:
 
 
 TRAINING, PIPELINES = "polyhead.training.tasks", "polyhead.pipelines"
-TASKS = Registry(
+TASKS: Registry[TaskKind | str] = Registry(  # a place is that of a class of `tasks`
     "task",
     {
         "translation": TaskKind(
@@ -112,15 +112,8 @@ TASKS = Registry(
             f"{PIPELINES}.sentence_embedder:SentenceEmbedder", "polyhead embed",
             "sentence-similarity", ("loss", "accuracy", "mrr", "pearson", "spearman"),
         ),
-        "token_classification": TaskKind(
-            f"{TRAINING}.token_tasks:TaggingTask", f"{PIPELINES}.tagger:Tagger", "polyhead tag",
-            "token-classification", ("loss", "accuracy", "f1"),
-        ),
-        "question_answering": TaskKind(
-            f"{TRAINING}.token_tasks:QuestionAnsweringTask",
-            f"{PIPELINES}.question_answerer:QuestionAnswerer", "polyhead answer",
-            "question-answering", ("loss", "exact_match", "f1", "character_f1"),
-        ),
+        "token_classification": "polyhead.tasks.tagging:Tagging",
+        "question_answering": "polyhead.tasks.question_answering:QuestionAnswering",
         "image_classification": TaskKind(
             f"{TRAINING}.image_classification:ImageClassificationTask",
             f"{PIPELINES}.image_classifier:ImageClassifier", "polyhead classify",
@@ -129,6 +122,14 @@ TASKS = Registry(
     },
 )  # fmt: skip
 TaskName = Annotated[str, TASKS]
+
+
+def find_task(name: str) -> Any:
+    """Return a task by its name: a `polyhead.tasks.base.Task`, or a `TaskKind` of others."""
+    entry = TASKS[name]
+    return entry if isinstance(entry, TaskKind) else resolve(entry)()
+
+
 FINE_TUNED: tuple[TaskName, ...] = (  # models with a BERT encoder and a head of their own
     "text_classification", "token_classification", "question_answering", "sentence_embedding",
 )  # fmt: skip
@@ -171,7 +172,8 @@ FAMILIES = Registry("family", BUILT_IN)
 
 def command_of(family: str) -> str:
     """Return the command that uses a trained model of this family."""
-    return TASKS[FAMILIES[family].task].command
+    command: str = find_task(FAMILIES[family].task).command
+    return command
 
 
 def vocab_fields(config: Any) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from polyhead.checkpoint.model_dir import SavedModel, load_model
 from polyhead.devices import choose
 from polyhead.errors import CheckpointError, ConfigError
 from polyhead.layers.lsh.attention import set_eval_rounds
-from polyhead.models.registry import FAMILIES, TASKS, TaskName, command_of, max_positions
+from polyhead.models.registry import FAMILIES, TaskName, command_of, find_task, max_positions
 from polyhead.pipelines.run_settings import TextModel
 from polyhead.plugin_registry import resolve
 from polyhead.render import notebook
@@ -61,7 +61,7 @@ class Pipeline(TextModel):
     def from_saved(cls: type[P], saved: SavedModel, name: str, device: torch.device) -> P:
         """Return the pipeline of a loaded model, after checking its task and its tokenizers."""
         task = FAMILIES[saved.family].task
-        if task not in cls.tasks and resolve(TASKS[task].pipeline) is not cls:
+        if task not in cls.tasks and resolve(find_task(task).pipeline) is not cls:
             raise CheckpointError(
                 f"{name} is a model for {task} ({saved.family}), not for "
                 f"{' or '.join(cls.tasks)}; use it with: "

@@ -30,6 +30,9 @@ def describe(model: Pipeline) -> Description:
         stacks = {name.split(".")[0] for name in names}
         attention = tuple(stack for stack in ("encoder", "decoder") if stack in stacks)
         attention += ("cross",) * has_cross_attention(model.model)
+    classes = None
+    if isinstance(model, ClassifierPipeline) and "classes" in vars(config):
+        classes = model.classes
     numbers = model.saved.about.get("range") if isinstance(model, TextClassifier) else None
     return Description(
         family=model.saved.family,
@@ -41,7 +44,7 @@ def describe(model: Pipeline) -> Description:
         max_length=None if images else model.max_length,
         attention=attention,
         defaults=model.defaults if isinstance(model, Translator | TextGenerator) else None,
-        classes=model.classes if isinstance(model, ClassifierPipeline) else None,
+        classes=classes,
         image=(config.height, config.width, config.channels, config.patch) if images else None,
         problem=model.problem if isinstance(model, TextClassifier) else None,
         pairs=model.pairs if isinstance(model, TextClassifier) else "no",

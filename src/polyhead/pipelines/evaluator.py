@@ -8,18 +8,17 @@ import numpy as np
 
 from polyhead.errors import ConfigError
 from polyhead.metrics.predictions import ScoreReport
-from polyhead.metrics.tagging import TaggingReport
 from polyhead.pipelines.base import Pipeline
 from polyhead.pipelines.evaluation import TranslationEvaluation
 from polyhead.pipelines.image_classifier import ImageClassifier
 from polyhead.pipelines.mask_filler import MaskFiller
-from polyhead.pipelines.question_answerer import QuestionAnswerer
 from polyhead.pipelines.result_list import MetricTable
 from polyhead.pipelines.sentence_embedder import SentenceEmbedder
-from polyhead.pipelines.tagger import Tagger
+from polyhead.pipelines.task_pipeline import TaskPipeline
 from polyhead.pipelines.text_classifier import ClassificationEvaluation, TextClassifier
 from polyhead.pipelines.text_generator import LanguageScore, TextGenerator
 from polyhead.pipelines.translator import Translator
+from polyhead.tasks.tagging import TaggingReport
 
 Evaluation = (
     TranslationEvaluation | LanguageScore | MetricTable | ClassificationEvaluation | ScoreReport
@@ -49,7 +48,6 @@ def evaluate(model: Pipeline, data: Data, references: Labels | Path | None = Non
         return model.evaluate(given, other)
     if other is not None:
         raise ConfigError("this model is evaluated without references", "unused_references")
-    assert isinstance(
-        model, TextGenerator | MaskFiller | SentenceEmbedder | Tagger | QuestionAnswerer
-    )
-    return model.evaluate(given)
+    assert isinstance(model, TextGenerator | MaskFiller | SentenceEmbedder | TaskPipeline)
+    result: Evaluation = model.evaluate(given)
+    return result

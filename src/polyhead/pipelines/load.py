@@ -6,12 +6,12 @@ from typing import overload
 from polyhead.checkpoint.model_dir import load_model
 from polyhead.devices import choose
 from polyhead.errors import ConfigError
-from polyhead.models.registry import FAMILIES, TASKS
+from polyhead.models.registry import FAMILIES, find_task
 from polyhead.pipelines.base import P, Pipeline
 from polyhead.pipelines.fast_pipelines import check_engine
+from polyhead.pipelines.task_pipeline import pipeline_of
 from polyhead.pipelines.text_generator import TextGenerator
 from polyhead.pipelines.translator import Translator
-from polyhead.plugin_registry import resolve
 
 
 @overload
@@ -50,7 +50,7 @@ def load(
         return Translator.from_dir(*paths, device=device)
     chosen = choose(device)
     saved = load_model(Path(paths[0]), str(chosen))
-    actual: type[Pipeline] = resolve(TASKS[FAMILIES[saved.family].task].pipeline)
+    actual: type[Pipeline] = pipeline_of(find_task(FAMILIES[saved.family].task))
     expected = actual if issubclass(actual, kind) else kind  # refuses other tasks
     pipeline = expected.from_saved(saved, str(paths[0]), chosen)
     if isinstance(pipeline, Translator | TextGenerator) and chosen.type == "cpu":

@@ -1,12 +1,13 @@
 """One or many inputs of a pipeline, and lists of results that show themselves in notebooks."""
 
 from collections.abc import Iterable, Mapping
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeVar, runtime_checkable
 
 from polyhead.errors import ConfigError
 from polyhead.render import notebook
 
 
+@runtime_checkable
 class Shown(Protocol):
     """A result that has an HTML form."""
 

@@ -31,7 +31,7 @@ ROUTES_OF_TORCH = {  # modules that import torch, and their paths
     "attention_routes": ("/v1/attention", "/v1/steps", "/v1/beam"),
     "classification_routes": ("/v1/fill", "/v1/detect", "/v1/classify"),
     "embedding_routes": ("/v1/embed", "/v1/embeddings"),
-    "tagging_routes": ("/v1/tag", "/v1/answer"),
+    "task_routes": ("/v1/tag", "/v1/answer"),
 }
 NEEDS_TORCH = "not available: this server runs without torch; start it with --engine torch or auto"
 

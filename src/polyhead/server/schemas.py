@@ -175,25 +175,6 @@ class EmbedRequest(ModelRequest):
     text: Texts
 
 
-class TagRequest(ModelRequest):
-    """Tag the words of texts."""
-
-    text: Texts
-
-
-class AnswerRequest(ModelRequest):
-    """Find the answer to a question in a context.
-
-    `threshold`: by how much the score of no answer must exceed that of the best answer; by default
-    0 for a model that was trained with such questions, while others always answer.
-    """
-
-    question: Annotated[str, Field(max_length=2000)]
-    context: Text
-    top: Annotated[int, Field(ge=1, le=20)] = 5
-    threshold: Annotated[float, Field(ge=-1000, le=1000)] | None = None
-
-
 class ImageOptions(BaseModel):
     """Options of a request with an image, as query parameters or form fields."""
 

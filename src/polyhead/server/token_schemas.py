@@ -3,10 +3,8 @@
 from pydantic import BaseModel
 
 from polyhead.pipelines.mask_filler import Filling, Guess
-from polyhead.pipelines.question_answerer import AnsweredQuestion
 from polyhead.pipelines.replaced_token_detector import Suspicion
 from polyhead.pipelines.step_through import Step
-from polyhead.pipelines.tagger import TaggedText
 from polyhead.server.schemas import KnownToken, TextTokens
 
 
@@ -37,17 +35,3 @@ class DetectReplacedResponse(BaseModel):
     text: str
     words: list[Suspicion]
     tokens: list[Suspicion]
-
-
-class TagResponse(BaseModel):
-    """The words of each text with their tags, and the entities that the tags mark."""
-
-    model: str
-    results: list[TaggedText]
-
-
-class AnswerResponse(BaseModel):
-    """The best answer, and the next ones; places are characters of the context."""
-
-    model: str
-    result: AnsweredQuestion

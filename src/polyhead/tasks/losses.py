@@ -39,8 +39,8 @@ from polyhead.layers.cross_entropy import linear_cross_entropy
 from polyhead.layers.mixture_of_experts import record_usage
 from polyhead.metrics.masked_tokens import replaced_token_loss
 from polyhead.metrics.perplexity import next_token_nll
-from polyhead.metrics.question_answering import span_logits
 from polyhead.plugin_registry import Registry
+from polyhead.special_tokens import PAD
 
 
 @dataclass(frozen=True)
@@ -206,6 +206,12 @@ class SpanLoss:
         logits = span_logits(model, batch.ids).transpose(1, 2).flatten(0, 1)
         total = F.cross_entropy(logits, batch.labels.flatten(), reduction="sum") / 2
         return Loss(total, len(batch.labels))
+
+
+def span_logits(model: Any, ids: Tensor) -> Float[Tensor, "batch length 2"]:
+    """Return the logits of start and end, -∞ at padding."""
+    logits: Tensor = model(ids, segments_of(ids)).float()
+    return logits.masked_fill((ids == PAD).unsqueeze(-1), -torch.inf)
 
 
 @dataclass(frozen=True)

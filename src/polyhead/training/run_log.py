@@ -45,15 +45,14 @@ class RunLog:
         values = without_nan(values) or {}
         entry = {"kind": kind, "step": step, **values}
         self._append(METRICS, json.dumps(entry, allow_nan=False))
-        words = [f"{kind} step {step}"]
-        words += [
+        numbers = [
             f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}"
             for name, value in values.items()
             if value is not None
         ]
-        self._append(LOG, "  ".join(words))
-        numbers = {k: v for k, v in values.items() if isinstance(v, int | float)}
-        self.callback.on_record(kind, step, numbers)
+        self._append(LOG, "  ".join([f"{kind} step {step}", *numbers]))
+        numbers_only = {k: v for k, v in values.items() if isinstance(v, int | float)}
+        self.callback.on_record(kind, step, numbers_only)
 
     def forget_after(self, step: int) -> None:
         """Remove metrics of later steps, and a line that a crash left incomplete."""
@@ -68,6 +67,14 @@ class RunLog:
                 if json.loads(line)["step"] <= step:
                     kept.append(line + "\n")
         write_text(path, "".join(kept))
+
+    def validations(self) -> list[dict[str, Any]]:
+        """Return the metrics of all validations with their steps."""
+        return [
+            {name: value for name, value in entry.items() if name != "kind"}
+            for entry in read_metrics(self.folder)
+            if entry["kind"] == "valid"
+        ]
 
     def sync(self) -> None:
         """Flush the metrics to disk, before a checkpoint of the same step is written."""
@@ -86,7 +93,7 @@ class RunLog:
             os_errors_as_polyhead_errors(path),
             path.open("a", encoding="utf-8", errors="replace") as file,
         ):
-            file.write(f"{line}\n")
+            file.write(line + "\n")
 
 
 def read_metrics(folder: Path) -> list[dict[str, Any]]:
@@ -100,7 +107,9 @@ def read_metrics(folder: Path) -> list[dict[str, Any]]:
 
 def without_nan(values: dict[str, Any] | None) -> dict[str, Any] | None:
     """Replace numbers that are not finite by None, because JSON cannot hold them."""
-    return values and {
+    if values is None:
+        return None
+    return {
         name: None if isinstance(value, float) and not math.isfinite(value) else value
         for name, value in values.items()
     }
@@ -108,4 +117,6 @@ def without_nan(values: dict[str, Any] | None) -> dict[str, Any] | None:
 
 def with_nan(values: dict[str, Any] | None) -> dict[str, Any] | None:
     """Replace None by NaN: the inverse of `without_nan` up to infinities."""
-    return values and {name: math.nan if v is None else v for name, v in values.items()}
+    if values is None:
+        return None
+    return {name: math.nan if value is None else value for name, value in values.items()}

@@ -213,7 +213,7 @@ def open_store(
     """
     training = {k: v for k, v in train.summary.fingerprints.items() if k.startswith("training")}
     tokenizers = hashlib.sha256((tokenizer / MANIFEST).read_bytes()).hexdigest()
-    place = folder() / digest([FORMAT, training, tokenizers, form])
+    place = folder() / digest([FORMAT, training, tokenizers, form._replace(task="")])
     try:
         write = partial(_write, train=train, tokenizer=tokenizer, form=form, log=log, place=place)
         info = make_store(place, write, log.notice)

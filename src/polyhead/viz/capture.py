@@ -19,9 +19,8 @@ from torch.nn.functional import pad
 
 from polyhead.data.batches.labelled import segments_of
 from polyhead.data.images.folders import visible
-from polyhead.data.labels import PAIR, join_pair
+from polyhead.data.labels import PAIR
 from polyhead.data.line_encoder import encode_texts
-from polyhead.data.word_pieces import parts_of_words
 from polyhead.errors import ConfigError
 from polyhead.layers.attention_hooks import AttentionWeights, record_attention
 from polyhead.layers.lsh.attention import LSHAttention
@@ -29,10 +28,9 @@ from polyhead.pipelines.base import Pipeline
 from polyhead.pipelines.generation import check_forced
 from polyhead.pipelines.image_classifier import ImageClassifier
 from polyhead.pipelines.mask_filler import MaskFiller
-from polyhead.pipelines.question_answerer import QuestionAnswerer
 from polyhead.pipelines.sentence_embedder import SentenceEmbedder
 from polyhead.pipelines.step_through import checked_source
-from polyhead.pipelines.tagger import Tagger
+from polyhead.pipelines.task_pipeline import TaskPipeline
 from polyhead.pipelines.text_classifier import TextClassifier
 from polyhead.pipelines.text_generator import TextGenerator
 from polyhead.pipelines.translator import Translator
@@ -46,7 +44,7 @@ from polyhead.viz.views import KINDS, AttentionMap, AttentionView, ImageView, Ki
 N_CLASSES = 5  # shown for an image
 
 Pixels = UInt8[Tensor, "channel height width"]
-TextReader = TextClassifier | SentenceEmbedder | Tagger | QuestionAnswerer
+TextReader = TextClassifier | SentenceEmbedder | TaskPipeline  # type: ignore[type-arg]
 TextPipeline = Translator | TextGenerator | MaskFiller | TextReader
 
 
@@ -105,7 +103,7 @@ def attention_view(
         if target is None and target_ids is None:
             content = pipeline.sentence(content, sentence)
         return _translation_view(pipeline, content, target, target_ids, ended, max_tokens)
-    if isinstance(pipeline, QuestionAnswerer):
+    if isinstance(pipeline, TaskPipeline) and len(pipeline.task.fields) > 1:
         return _reader_view(pipeline, content, target or "")
     if target is not None:
         raise ConfigError("only a translator has a target; leave --target out", "no_target")
@@ -262,15 +260,13 @@ def _mask_filler_view(filler: MaskFiller, text: str, max_tokens: int | None) -> 
 def _reader_view(reader: TextReader, text: str, context: str = "") -> AttentionView:
     """Show a text, a pair, or a question with its context: of a long one, the first part."""
     tokenizer, shown, result = reader.tokenizer, text, ""
-    if isinstance(reader, QuestionAnswerer):
-        if not context.strip():
+    if isinstance(reader, TaskPipeline):
+        row = (text, context)[: len(reader.task.fields)]
+        if not row[-1].strip() and len(row) > 1:
             raise ConfigError("the question has no context; add --target TEXT", "no_target")
-        ids = reader.windows(text, context)[0].ids
-        shown, result = join_pair(text, context), reader.answer(text, context).answer.text
-    elif isinstance(reader, Tagger):
-        words = reader.tag(text).words
-        result = " ".join(word.tag for word in words)
-        ids = parts_of_words(reader.encoder, [w.text for w in words], reader.max_length)[0].ids
+        (given,) = reader.task.read(reader.used, [row])
+        shown, ids = given.text, given.parts[0].ids
+        result = str(reader.results([given], reader.task.words.options())[0])
     else:
         if isinstance(reader, TextClassifier):
             (shown,) = reader.texts([text])

@@ -10,8 +10,8 @@ from starlette.responses import Response
 
 from polyhead.errors import ConfigError
 from polyhead.pipelines.image_classifier import ImageClassifier
-from polyhead.pipelines.question_answerer import QuestionAnswerer
 from polyhead.pipelines.step_through import beam_tree, checked_source, steps
+from polyhead.pipelines.task_pipeline import QuestionAnswerer
 from polyhead.pipelines.text_generator import TextGenerator
 from polyhead.pipelines.translator import Translator
 from polyhead.server import schemas, token_schemas

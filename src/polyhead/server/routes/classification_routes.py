@@ -13,14 +13,12 @@ from torch import Tensor
 
 from polyhead.data.images.files import Unreadable, decode
 from polyhead.data.line_encoder import encode_texts
-from polyhead.data.tagged_text import split_words
 from polyhead.errors import DataError, PolyheadError
 from polyhead.pipelines.base import Classification
 from polyhead.pipelines.image_classifier import ImageClassifier
 from polyhead.pipelines.mask_filler import MaskFiller
 from polyhead.pipelines.replaced_token_detector import ReplacedTokenDetector
 from polyhead.pipelines.sentence_embedder import SentenceEmbedder
-from polyhead.pipelines.tagger import Tagger
 from polyhead.pipelines.text_classifier import LabelSet, PredictedNumber, TextClassifier
 from polyhead.server import schemas, token_schemas
 from polyhead.server.context import AppContext, Endpoint, disconnected, run_cancellable
@@ -32,7 +30,7 @@ from polyhead.server.settings import MAX_BLANKS, MAX_PIXELS
 from polyhead.special_tokens import MASK
 
 T = TypeVar("T")
-TextPipeline = TextClassifier | SentenceEmbedder | Tagger
+TextPipeline = TextClassifier | SentenceEmbedder
 Pixels = UInt8[Tensor, "channel height width"]
 
 
@@ -91,16 +89,12 @@ async def submit_texts(
         return run_cancellable(model, partial(work, lines), is_cancelled)
 
     def count() -> list[int]:
-        if isinstance(model, Tagger):  # its encoder keeps the words
-            words = [[text[slice(*p)] for p in split_words(text, model.rule)] for text in texts]
-            return [sum(len(model.encoder(word)) for word in row) for row in words]
         return [n for _, n in encode_texts(model.tokenizer, texts, model.max_length)]
 
     lengths = await context.prepare(count, n_characters)
-    limit = 10**9 if isinstance(model, Tagger) else model.max_length  # reads all, in parts
     key = BatchKey((served.name, model.use), run)
     requests = [
-        QueuedRequest(key, text, min(length, limit))
+        QueuedRequest(key, text, min(length, model.max_length))
         for text, length in zip(texts, lengths, strict=True)
     ]
     results: list[T] = await context.scheduler.submit(requests, disconnected(request))

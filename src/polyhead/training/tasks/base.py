@@ -13,6 +13,7 @@ from polyhead.checkpoint.atomic_dir import atomic_dir
 from polyhead.data.batches.base import IndexedBatches
 from polyhead.data.corpus_store import train_in_child
 from polyhead.data.line_spool import CountedLines
+from polyhead.tasks.base import Outputs
 from polyhead.tasks.losses import Objective
 from polyhead.tokenizers.base import TextConfig
 from polyhead.tokenizers.storage import (
@@ -27,19 +28,6 @@ from polyhead.training.run_dir import RunDir
 from polyhead.training.run_log import RunLog
 
 MAX_LINES, MAX_CHARACTERS = 1_000_000, 300_000_000  # of each side, to train tokenizers on
-
-
-@dataclass(frozen=True)
-class Outputs:
-    """Outputs for all validation examples as lines, and the expected ones.
-
-    metric: the share of equal lines, by its name in the validation metrics; "" if the lines are
-        texts, which are scored by similarity.
-    """
-
-    lines: list[str]
-    references: list[str]
-    metric: str = ""
 
 
 @dataclass(frozen=True)

@@ -9,13 +9,14 @@ from torch.nn import functional as F
 from polyhead.data.batches.images import ImageBatches, image_logits
 from polyhead.data.images.dataset import ImageCorpus, ImageSet
 from polyhead.data.images.files import PixelShape
+from polyhead.tasks.base import Outputs
 from polyhead.tasks.losses import SoftLabelLoss
 from polyhead.training.config import RunConfig
 from polyhead.training.processes import Processes
 from polyhead.training.run_dir import RunDir
 from polyhead.training.run_log import RunLog
 from polyhead.training.stored_images import read_image_corpus
-from polyhead.training.tasks.base import Outputs, TaskSetup
+from polyhead.training.tasks.base import TaskSetup
 
 
 class ImageClassificationTask:

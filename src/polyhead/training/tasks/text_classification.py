@@ -24,6 +24,7 @@ from polyhead.metrics.classification import report
 from polyhead.metrics.named_metrics import MetricName, registered_metric
 from polyhead.metrics.predictions import label_scores, number_scores
 from polyhead.models.bert import with_two_segments
+from polyhead.tasks.base import Outputs
 from polyhead.tasks.losses import ClassificationLoss, label_loss
 from polyhead.tokenizers.base import Tokenizer
 from polyhead.tokenizers.storage import TokenizerPair
@@ -32,7 +33,7 @@ from polyhead.training.processes import Processes
 from polyhead.training.run_dir import RunDir, fingerprint
 from polyhead.training.run_log import RunLog
 from polyhead.training.stored_text import CorpusReader, StoredText, open_store, read_corpus
-from polyhead.training.tasks.base import Outputs, TaskSetup, load_or_train_tokenizers
+from polyhead.training.tasks.base import TaskSetup, load_or_train_tokenizers
 
 N_PREDICTED = 64  # texts at a time
 LabelledCorpus = Corpus[LabelledExamples | StoredText, LabelledExamples]

@@ -28,19 +28,19 @@ from polyhead.decoding.sampling import sample
 from polyhead.metrics.bleu import quick_bleu
 from polyhead.metrics.named_metrics import MetricName, registered_metric
 from polyhead.special_tokens import PAD
+from polyhead.tasks.base import Outputs
 from polyhead.tasks.losses import Objective, TranslationLoss
-from polyhead.tasks.reward import ExpectedReward
 from polyhead.tokenizers.base import encode_lines
 from polyhead.tokenizers.storage import TokenizerPair
 from polyhead.training.config import RunConfig
 from polyhead.training.processes import Processes
+from polyhead.training.reward import ExpectedReward
 from polyhead.training.run_dir import SAMPLES, RunDir, fingerprint
 from polyhead.training.run_log import RunLog
 from polyhead.training.small_data import adapt, check_enough, warn_if_few
 from polyhead.training.stored_text import CorpusReader, StoredText, open_store, read_corpus
 from polyhead.training.tasks.base import (
     MAX_LINES,
-    Outputs,
     TaskSetup,
     load_or_train_tokenizers,
 )

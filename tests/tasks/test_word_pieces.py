@@ -7,8 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from polyhead.data.word_pieces import WordEncoder, parts_of_words, windows_of
 from polyhead.special_tokens import BOS, EOS
+from polyhead.tasks.question_answering import windows_of
+from polyhead.tasks.tagging import parts_of_words
+from polyhead.tasks.words import WordEncoder
 from polyhead.tokenizers.base import TextConfig
 from polyhead.tokenizers.storage import train_tokenizers
 

@@ -75,7 +75,7 @@ def test_a_tagger_learns_tags_and_names_entities_in_a_text(tmp_path):
     run = read_run("tagger-small", (*LEARN, "train.steps=80"), files)
     assert train(run, tmp_path / "run").metrics["f1"] == 1
     tagger = polyhead.load(tmp_path / "run", device="cpu")
-    assert tagger.rule == "punctuation"
+    assert tagger.used.about["words"] == "punctuation"
     text = "  Anna 김\t오늘 7."
     result = tagger.tag(text)
     assert [(text[w.start : w.end], w.tag) for w in result.words] == [
@@ -119,7 +119,7 @@ def test_answers_are_found_in_long_contexts_and_impossible_questions_have_none(t
     shares = [answer.probability for answer in (result.answer, *result.alternatives)]
     assert shares == sorted(shares, reverse=True)
     assert sum(shares) <= 1 + 1e-6
-    assert len(answerer.windows("몇 번?", context)) > 3
+    assert len(answerer.task.read(answerer.used, [("몇 번?", context)])[0].parts) > 3
     assert answerer.answer("몇 번?", "오늘 영희 여러번 어제 왔다.").answer.text == ""
     assert answerer.answer("몇 번?", "오늘 영희 여러번 왔다.", threshold=99.0).answer.text != ""
 

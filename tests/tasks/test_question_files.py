@@ -8,8 +8,8 @@ from token_data import write_questions
 
 from polyhead.data.config import DataConfig
 from polyhead.data.labelled_text import load_labelled, read_labelled
-from polyhead.data.question_files import QUESTIONS, answers_of
 from polyhead.errors import DataError
+from polyhead.tasks.question_answering import QUESTIONS, answers_of
 
 CONTEXT = "세종은\n1397년에 한양에서 태어났다."
 ANSWERS = [("1397년", 4), ("한양", 11)]

@@ -10,7 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from polyhead.metrics.question_answering import (
+from polyhead.tasks.question_answering import (
     SpanSearch,
     WindowScores,
     best_spans,

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from polyhead.metrics.tagging import entities, entity_report, score_tags
+from polyhead.tasks.tagging import entities, entity_report, score_tags
 
 TAGS = ["O", *(f"{prefix}-{kind}" for prefix in "BIES" for kind in "XY")]
 sentences = st.lists(st.sampled_from(TAGS), max_size=8)

@@ -11,8 +11,9 @@ from spreadsheets import spreadsheet
 
 from polyhead.data.config import DataConfig
 from polyhead.data.labelled_text import load_labelled, read_labelled
-from polyhead.data.tagged_text import RULES, TAGGED, are_chunks, find_rule, split_words
 from polyhead.errors import DataError
+from polyhead.tasks.tagging import TAGGED, are_chunks, find_rule
+from polyhead.tasks.words import RULES, split_words
 
 SENTENCES = [(["세종", "대왕은", "."], ["B-PER", "I-PER", "O"]), (["서울", "갔다"], ["B-LOC", "O"])]
 

@@ -1,0 +1,153 @@
+"""Commands of tasks, `polyhead VERB MODEL [FILE|TEXT]...`, whose words and options a verb has."""
+
+import json
+from collections.abc import Callable
+from dataclasses import asdict
+from inspect import Parameter, signature
+from pathlib import Path
+from typing import Any, TypedDict, Unpack
+
+from typer import Argument, Option
+
+from polyhead.cli.options import (
+    Device,
+    Encoding,
+    JsonLines,
+    Model,
+    check_text,
+    read_inputs,
+    split_inputs,
+)
+from polyhead.cli.streams import counting, utf8_stdout
+from polyhead.errors import DataError
+from polyhead.plugin_registry import resolve
+from polyhead.tasks.verbs import VERBS, Verb, build_options, option_fields
+
+
+class VerbOptions(TypedDict, total=False):
+    """Options of a verb, by name."""
+
+
+def command_of(name: str) -> Callable[..., None]:
+    """Return the command of a verb whose inputs are lines of text."""
+    verb = VERBS[name]
+
+    def use(
+        model: Model,
+        files: list[str] | None = Argument(
+            None,
+            help="A text in quotes, or text files, one text per line (default: stdin).",
+            metavar="[FILE|TEXT]...",
+        ),
+        jsonl: JsonLines = False,
+        encoding: Encoding = "utf-8",
+        device: Device = "auto",
+        **given: Unpack[VerbOptions],
+    ) -> None:
+        options: Any = build_options(verb.options, given)
+        pipeline = _loaded(verb, model, device)
+        _, inputs = split_inputs([str(model), *(files or ())])
+        with utf8_stdout() as out:
+            for lines in read_inputs(inputs, encoding):
+                rows = [(line,) for line in lines]
+                with counting(verb.activity, len(lines)) as progress:
+                    results = pipeline.apply(rows, options, progress)
+                for row, result in zip(rows, results, strict=True):
+                    out.write(_shown(pipeline.task, row, result, options, jsonl=jsonl))
+                out.flush()
+
+    return with_options(use, verb)
+
+
+def with_options(command: Callable[..., None], verb: Verb) -> Callable[..., None]:
+    """Give a command the options and the help of a verb; they precede --jsonl."""
+    own = [
+        Parameter(
+            option.name,
+            Parameter.POSITIONAL_OR_KEYWORD,
+            default=Option(
+                verb.defaults.get(option.name, option.default), help=option.help,
+                min=None if option.bounds is None else option.bounds.low,
+                max=None if option.bounds is None else option.bounds.high,
+            ),
+            annotation=option.kind,
+        )
+        for option in option_fields(verb.options)
+    ]  # fmt: skip
+    parameters = list(signature(command).parameters.values())[:-1]
+    place = [parameter.name for parameter in parameters].index("jsonl")
+    parameters[place:place] = own
+    command.__signature__ = signature(command).replace(parameters=parameters)  # type: ignore[attr-defined]
+    command.__doc__ = verb.help
+    return command
+
+
+def _loaded(verb: Verb, model: Path, device: str) -> Any:
+    """Return the pipeline of a model; an error that names the right command for other tasks."""
+    from polyhead.pipelines.task_pipeline import pipeline_of
+
+    return pipeline_of(resolve(verb.task)()).from_dir(model, device=device)
+
+
+def _shown(task: Any, row: tuple[str, ...], result: Any, options: Any, *, jsonl: bool) -> str:
+    if not jsonl:
+        text: str = task.row(result, options)
+        return text
+    return json.dumps({task.fields[0]: row[0]} | asdict(result), ensure_ascii=False) + "\n"
+
+
+def _answer(
+    model: Model,
+    question: str | None = Argument(
+        None, help="Question; without it, JSON lines with question and context from stdin."
+    ),
+    context: Path | None = Option(None, help="File with the text that holds the answer."),
+    jsonl: JsonLines = False,
+    encoding: Encoding = "utf-8",
+    device: Device = "auto",
+    **given: Unpack[VerbOptions],
+) -> None:
+    from polyhead.data.text_files import read_lines
+
+    verb = VERBS["answer"]
+    options: Any = build_options(verb.options, given)
+    pipeline = _loaded(verb, model, device)
+    if question is not None:
+        text = "\n".join(read_lines(context or Path("-"), encoding))
+        row = check_text(question, "QUESTION"), text
+        (result,) = pipeline.apply([row], options)
+        with utf8_stdout() as out:
+            out.write(_shown(pipeline.task, row, result, options, jsonl=jsonl))
+        return
+    shared = None if context is None else "\n".join(read_lines(context, encoding))
+    with utf8_stdout() as out:
+        for lines in read_inputs((), encoding, hint="One JSON object per line"):
+            rows = [_pair(line, shared) if line.strip() else None for line in lines]
+            pairs = [row for row in rows if row is not None]
+            with counting(verb.activity, len(pairs)) as progress:
+                results = iter(pipeline.apply(pairs, options, progress))
+            for pair in rows:  # a blank line for a blank line
+                shown = "\n"
+                if pair is not None:
+                    shown = _shown(pipeline.task, pair, next(results), options, jsonl=jsonl)
+                out.write(shown)
+            out.flush()
+
+
+def _pair(line: str, shared: str | None) -> tuple[str, str]:
+    """Return question and context of a line of JSON; a context of its own is optional."""
+    try:
+        values = json.loads(line)
+        question, context = values["question"], values.get("context", shared)
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        question = context = None
+    if not all(isinstance(text, str) and text.strip() for text in (question, context)):
+        raise DataError(
+            f'{line[:60]!r}: expected {{"question": "…", "context": "…"}} on every line',
+            "bad_line",
+        )
+    return str(question), str(context)
+
+
+tag = command_of("tag")
+answer = with_options(_answer, VERBS["answer"])

@@ -1,0 +1,95 @@
+"""/v1/VERB of tasks: bodies and responses follow from the task, and requests share batches."""
+
+from collections.abc import Sequence
+from dataclasses import fields
+from functools import partial
+from typing import Annotated, Any
+
+from pydantic import BaseModel, Field, create_model
+from starlette.requests import Request
+from starlette.responses import Response
+
+from polyhead.errors import PolyheadError
+from polyhead.pipelines.task_pipeline import TaskPipeline, pipeline_of
+from polyhead.server.context import AppContext, Endpoint, disconnected, run_cancellable
+from polyhead.server.model_registry import ServedModel
+from polyhead.server.queued_work import BatchKey, IsCancelled, QueuedRequest
+from polyhead.server.request_parsing import count_characters, read_json
+from polyhead.server.responses import invalid_input, json_response
+from polyhead.server.schemas import ModelRequest, Text, Texts
+from polyhead.tasks.base import Task
+from polyhead.tasks.question_answering import QuestionAnswering
+from polyhead.tasks.tagging import Tagging
+
+Served = ServedModel[TaskPipeline[Any, Any]]
+
+
+def endpoint_of(task: Task[Any, Any, Any], inputs: dict[str, Any]) -> Endpoint:
+    """Return the route of a task.
+
+    inputs: types of the texts of a request; the first one is `Texts` if there may be several.
+    """
+    words, kind = task.words, task.verb.capitalize()
+    options: dict[str, Any]
+    options = {item.name: (item.type, item.default) for item in fields(words.options)}
+    given: dict[str, Any] = {name: (type_, ...) for name, type_ in inputs.items()}
+    body_class = create_model(
+        f"{kind}Request", __base__=ModelRequest, __doc__=words.request, **given | options
+    )
+    many = next(iter(inputs.values())) is Texts
+    result: Any = list[task.result_class] if many else task.result_class  # type: ignore[name-defined]
+    shape: dict[str, Any] = {"model": (str, ...), "results" if many else "result": (result, ...)}
+    response = create_model(f"{kind}Response", __base__=BaseModel, __doc__=words.response, **shape)
+
+    pipeline_class = pipeline_of(task)
+
+    async def use(context: AppContext, request: Request) -> Response:
+        values = vars(await read_json(request, body_class))
+        served: Any = context.models.pick(values["model"], pipeline_class)
+        columns = [values[name] for name in inputs]
+        several = isinstance(columns[0], list)
+        rows = list(zip(*columns, strict=True)) if several else [tuple(columns)]
+        chosen = words.options(**{name: values[name] for name in options})
+        texts = ["\t".join(row) for row in rows]
+        n_characters = count_characters(texts) if many else sum(map(len, columns))
+        results = await submit(context, request, served, rows, chosen)
+        context.metrics.characters.inc(n_characters)
+        answer = {"results": results} if many else {"result": results[0]}
+        return json_response(response(model=served.name, **answer))
+
+    return Endpoint(
+        "POST", f"/v1/{task.verb}", words.route, use, body=body_class, response=response,
+        statuses=(404, 429),
+    )  # fmt: skip
+
+
+async def submit(
+    context: AppContext, request: Request, served: Served, rows: Sequence[tuple[str, ...]],
+    options: Any,
+) -> list[Any]:  # fmt: skip
+    """Return the results of texts, in batches that requests with equal options share."""
+    model, task = served.model, served.model.task
+    try:
+        inputs = await context.prepare(
+            partial(task.read, model.used, rows), sum(len(text) for row in rows for text in row)
+        )
+    except PolyheadError as error:
+        blank = (name for name, text in zip(task.fields, rows[0], strict=True) if not text.strip())
+        raise invalid_input(error, field=next(blank, task.fields[-1])) from None
+
+    def run(given: list[Any], is_cancelled: IsCancelled) -> Sequence[Any]:
+        return run_cancellable(model, partial(model.results, given, options), is_cancelled)
+
+    key = BatchKey((served.name, model.use, options), run)
+    requests = [
+        QueuedRequest(key, given, sum(len(part.ids) for part in given.parts)) for given in inputs
+    ]
+    results: list[Any] = await context.scheduler.submit(requests, disconnected(request))
+    return results
+
+
+Question = Annotated[str, Field(max_length=2000)]
+ENDPOINTS = (
+    endpoint_of(Tagging(), {"text": Texts}),
+    endpoint_of(QuestionAnswering(), {"question": Question, "context": Text}),
+)

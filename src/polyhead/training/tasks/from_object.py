@@ -1,0 +1,106 @@
+"""Training of the tasks of `polyhead.tasks`: equal steps, with the methods of each."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from polyhead.data.line_encoder import StoreForm, encode_columns
+from polyhead.data.token_store import TokenSequences
+from polyhead.metrics.named_metrics import registered_metric
+from polyhead.models.registry import TASKS, find_task
+from polyhead.plugin_registry import resolve
+from polyhead.tasks.base import Measured, Outputs, Stage, Task, TrainingCorpus, Used
+from polyhead.training.config import RunConfig
+from polyhead.training.processes import Processes
+from polyhead.training.run_dir import RunDir
+from polyhead.training.run_log import RunLog
+from polyhead.training.stored_text import StoredText, open_store
+from polyhead.training.tasks.base import TaskSetup, TrainingTask, load_or_train_tokenizers
+from polyhead.training.tasks.text_classification import LabelledCorpus, read_labelled_corpus
+
+
+def training_of(name: str) -> TrainingTask:
+    """Return the training of a task by its name."""
+    task, place = find_task(name), TASKS[name]
+    if isinstance(place, str):
+        return TaskTraining(task, place)
+    training: TrainingTask = resolve(task.training)()
+    return training
+
+
+class TaskTraining:
+    """The interface of the trainer for a task, given with its place."""
+
+    def __init__(self, task: Task[Any, Any, Any], place: str) -> None:
+        self.task, self.place = task, place
+
+    def read_data(self, config: RunConfig) -> tuple[LabelledCorpus, dict[str, str]]:
+        return read_labelled_corpus(config, self.task.form)
+
+    def setup(
+        self, config: RunConfig, run_dir: RunDir, corpus: LabelledCorpus, log: RunLog
+    ) -> TaskSetup:
+        task, train, valid, max_length = (
+            self.task,
+            corpus.train,
+            corpus.valid,
+            config.data.max_length,
+        )
+        tokenizers = load_or_train_tokenizers(run_dir.tokenizer, train.texts, (), config.text, log)
+        log.stage("encoding the text")
+        problem: Any = corpus.problem
+        form = StoreForm(
+            task.name, max_length, bool(tokenizers.config.sampling), corpus.classes, problem,
+            config.data.stride, self.place,
+        )  # fmt: skip
+        stores: dict[str, TokenSequences]
+        if isinstance(train, StoredText):
+            stores, counts = open_store(train, run_dir.tokenizer, form, log)
+            n_long = counts["n_too_long"]
+        else:
+            encoded, n_long = encode_columns(tokenizers, (train.texts, train.labels), form)
+            stores = dict(zip(form.names, encoded, strict=True))
+        if n_long:
+            log.notice(
+                f"{n_long:,} of {len(train):,} training {task.examples} are longer than "
+                f"{max_length} tokens and were {task.when_long}"
+            )
+        data = TrainingCorpus(config, corpus, tokenizers, stores)
+        facts = task.facts(data)
+        for notice in facts.notices:
+            log.notice(notice)
+        config = facts.config
+        used = Used(None, tokenizers, max_length, "the validation data", facts.about, config.data)
+        inputs: list[Any] = []  # of the validation data, once they are needed
+
+        def measure(model: Any, stage: Stage, processes: Processes) -> Measured:
+            if not inputs:
+                inputs.extend(task.example(used, valid))
+            given: Sequence[str] = valid.labels
+            now = replace(used, model=model)
+            return task.measure(now, inputs, given, stage, processes.map, lambda _: None)
+
+        def validate(model: Any, _step: int, processes: Processes) -> dict[str, float]:
+            measured = measure(model, "validate", processes)
+            outputs, judge_by = measured.outputs, config.train.judge_by
+            if outputs is None:
+                return measured.validation
+            plugin = registered_metric(judge_by, outputs.lines, outputs.references)
+            return measured.validation | plugin
+
+        def outputs(model: Any, processes: Processes) -> Outputs:
+            compared = measure(model, "validate", processes).outputs
+            assert compared is not None
+            return compared
+
+        return TaskSetup(
+            config,
+            tokenizers,
+            task.batches(data),
+            task.loss(config, facts.about),
+            validate,
+            f"{len(train):,} training examples{facts.of_what}, {len(valid):,} for validation; "
+            f"vocabulary {len(tokenizers.source):,}",
+            facts.about,
+            outputs if task.outputs else None,
+        )
