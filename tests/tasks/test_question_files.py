@@ -139,11 +139,7 @@ def test_objects_of_another_form_are_bad_examples(articles, tmp_path):
     "answers", [["Bob"], {"text": 5}, {"text": ["한양"], "answer_start": [11, 12]}, [5], "없다"]
 )
 def test_answers_of_another_form_in_tables_are_bad_examples(answers, tmp_path):
-    good = {
-        "question": "어디?",
-        "context": CONTEXT,
-        "answers": [{"text": "한양", "answer_start": 11}],
-    }
+    good = paragraph()["qas"][0] | {"context": CONTEXT}
     rows = [good, good | {"answers": answers}]
     (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     examples, notices = read(tmp_path / "a.jsonl")

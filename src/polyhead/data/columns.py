@@ -84,7 +84,7 @@ def read_columns(
 
     good = [(r.first, r.second) for r in map(record, rows) if not r.bad and r.first and r.second]
     columns = ", ".join(
-        f"{role} = column {name!r}" for role, name in zip(chosen, names, strict=True)
+        f"{role} = column {excerpt(name)}" for role, name in zip(chosen, names, strict=True)
     )
     shown = ((first.replace(PAIR, " / "), second) for first, second in good)
     notice = f"{table.name}: {columns}; {show_pairs(shown)}"
@@ -274,7 +274,7 @@ def _holds(pattern: str, rows: Sequence[Row], column: int) -> bool:
 
 def _summary(header: Header, rows: Sequence[Row], column: int) -> str:
     """Return the number of a column, its name, and an example of its contents."""
-    name = f" {header[column]!r}" if column < len(header) else ""
+    name = f" {excerpt(header[column])}" if column < len(header) else ""
     texts = _texts(rows, column)
     example = f"{len(set(texts)):,} different, such as {texts[0][:40]!r}" if texts else "empty"
     return f"{column + 1}{name}: {example}"

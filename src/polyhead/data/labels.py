@@ -53,7 +53,7 @@ def problem_of(labels: Iterable[str]) -> Problem:
         return "single_label"
     parts = {part for name in names if SEPARATOR in name for part in split_label(name)}
     if parts and not parts & names and len(parts) >= len(names):
-        raise _ambiguous(f"divided by {SEPARATOR}, such as {min(names)!r}", "multi_label")
+        raise _ambiguous(f"divided by {SEPARATOR}, such as {shorten([min(names)])}", "multi_label")
     return "multi_label" if parts else "single_label"
 
 
@@ -116,8 +116,8 @@ def classes_of(labels: Iterable[str], n_examples: int) -> tuple[str, ...]:
     names = set(labels)
     if len(names) < 2:
         raise DataError(
-            f"all {n_examples:,} examples have the label {''.join(names)!r}; a classifier needs at "
-            "least 2 classes",
+            f"all {n_examples:,} examples have the label {shorten([*names])}; a classifier needs "
+            "at least 2 classes",
             "too_few_classes",
         )
     if len(names) > MAX_CLASSES:
@@ -146,7 +146,7 @@ def encode_labels(
             number = _number(label)
             if number is None:
                 raise DataError(
-                    f"{where}: the label {label!r} is not a number. Remove it, or set "
+                    f"{where}: the label {shorten([label])} is not a number. Remove it, or set "
                     "data.problem=single_label.",
                     "not_a_number",
                 )
@@ -155,7 +155,7 @@ def encode_labels(
         unknown = next((name for name in names if name not in numbers), None)
         if unknown is not None:
             raise DataError(
-                f"{where}: unknown class {unknown!r}; the training data had {shorten(classes)}",
+                f"{where}: class {shorten([unknown])} is unknown; training had {shorten(classes)}",
                 "unknown_class",
             )
         return [numbers[name] for name in names]

@@ -278,9 +278,9 @@ def _flat(name: str, line: int, value: Any, problem: BadLine | None) -> JsonReco
 
 def _json_cell(fields: dict[str, Any], key: str) -> Cell:
     if key not in fields:
-        return NotText(f"no {key!r}; it has {shorten(list(fields))}")
+        return NotText(f"no {excerpt(key)}; it has {shorten(list(fields))}")
     cell = _cell(fields[key])
-    return cell if isinstance(cell, str) else NotText(f"{key!r} {cell.why}", cell.value)
+    return cell if isinstance(cell, str) else NotText(f"{excerpt(key)} {cell.why}", cell.value)
 
 
 def _json_reason(error: Exception) -> str:
@@ -311,7 +311,7 @@ def _from_tmx(text: TextLines, lines: Lines) -> Table:
             units[-1].setdefault(language, _one_line("".join(segment).strip()))
 
     def reject_entity(name: str, *_: object) -> None:
-        raise DataError(f"{text.name}: declares the entity {name!r}; remove it", "xml_entity")
+        raise DataError(f"{text.name}: declares an entity, {excerpt(name)}", "xml_entity")
 
     parser = expat.ParserCreate("utf-8")  # the text is decoded, whatever it declares
     parser.StartElementHandler, parser.EndElementHandler = start, end
