@@ -19,7 +19,7 @@ NAMES = ["SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1"]
 def test_a_stopped_training_ends_with_128_plus_the_signal(run, monkeypatch, rank, name):
     number = signal.Signals[name]
     stopped = TrainResult(Path("x"), Path("x"), 3, number, {}, "interrupted", rank)
-    monkeypatch.setattr(TrainRequest, "train", lambda *_: stopped)
+    monkeypatch.setattr(TrainRequest, "train", lambda _: stopped)
     code, _, said = run("train", "gpt-tiny", "--text", "a", "--run", "x")
     assert code == 128 + number
     assert ("Saved at step 3" in said) == (rank == 0)

@@ -19,8 +19,7 @@ from polyhead.cli.main import main
 from polyhead.errors import DataError, PolyheadError, ReportedElsewhere
 from polyhead.experiments.worker_pool import Interrupted, run_in_workers
 from polyhead.training.callbacks import Callback
-from polyhead.training.processes import Processes
-from polyhead.training.signals import handle_signals
+from polyhead.training.processes import Processes, handle_signals
 
 SHORT = (
     "text.kind=words", "text.vocab=60", "decode.max_length=6", "decode.beam=2", "model.d_model=8",

@@ -17,8 +17,7 @@ from polyhead.data.schedules import generator
 from polyhead.errors import CheckpointError, PolyheadError
 from polyhead.pipelines.translator import Translator
 from polyhead.training.config import read_run
-from polyhead.training.relabel import languages_of, relabel
-from polyhead.training.run_dir import RunDir
+from polyhead.training.run_dir import RunDir, languages_of, relabel
 from polyhead.training.trainer import train
 
 

@@ -21,8 +21,7 @@ from polyhead.training.callbacks import Callback
 from polyhead.training.loop import Progress, TrainConfig, accumulate_sharded
 from polyhead.training.optim import OptimizerConfig, build_optimizer
 from polyhead.training.processes import join_processes
-from polyhead.training.run_checkpoints import RunCheckpoints
-from polyhead.training.run_dir import RunDir
+from polyhead.training.run_dir import RunCheckpoints, RunDir
 from polyhead.training.run_log import RunLog
 from polyhead.training.sharding import local_part, shard, share_of
 

@@ -17,7 +17,6 @@ from polyhead.training.config import read_run
 from polyhead.training.display import (
     NotebookDisplay,
     TrainingScreen,
-    check_progress,
     choose_display,
 )
 from polyhead.training.entry import SETTINGS, as_overrides
@@ -116,7 +115,7 @@ def test_the_display_suits_the_output(monkeypatch):
     monkeypatch.setattr(NotebookDisplay, "__init__", lambda _: None)
     assert isinstance(choose_display(), NotebookDisplay)
     with raises(ConfigError, "unknown_progress", "dots"):
-        check_progress("dots")
+        choose_display("dots")
 
 
 def test_several_processes_run_the_same_command(calls, monkeypatch):
@@ -126,9 +125,9 @@ def test_several_processes_run_the_same_command(calls, monkeypatch):
     result = polyhead.train(valid_pairs="b.tsv", pairs=["a.tsv", "c.tsv"], run="x", processes=2,
                             source_column="ko", log_to="wandb", overrides={"train.accumulate": 2},
                             fresh=True)  # fmt: skip
-    words = ["train", "small", "train.accumulate=2", 'data.source_key="ko"', "--run", "x",
-             "--pairs", "a.tsv", "--pairs", "c.tsv", "--valid-pairs", "b.tsv",
-             "--progress", "auto", "--fresh", "--log-to", "wandb"]  # fmt: skip
+    words = ["train", "train.accumulate=2", "--run", "x", "--pairs", "a.tsv", "--pairs", "c.tsv",
+             "--valid-pairs", "b.tsv", "--source-column", "ko", "--fresh", "--log-to", "wandb",
+             "--progress", "auto"]  # fmt: skip
     assert (result, started, calls) == (finished, [(words, 2)], [])
     with raises(ConfigError, "not_in_processes"):
         polyhead.train(pairs=[("가", "a")], run="x", processes=2)

@@ -18,7 +18,7 @@ from tiny import SMALL, write_corpus
 from polyhead import devices
 from polyhead.checkpoint.atomic_dir import list_checkpoints, verify
 from polyhead.errors import PolyheadError
-from polyhead.training import run_checkpoints
+from polyhead.training import run_dir
 from polyhead.training.config import read_run
 from polyhead.training.trainer import train
 
@@ -64,14 +64,14 @@ def test_a_full_disk_at_the_lock_is_an_error(config, tmp_path):
 
 
 def test_a_finished_run_is_tidied_if_it_was_killed_before(config, tmp_path, monkeypatch):
-    remove = run_checkpoints.remove_old_checkpoints
+    remove = run_dir.remove_old_checkpoints
 
     def crash_at_the_end(directory, current, **options):
         if current.name == "step-00000006":
             raise Crash
         remove(directory, current, **options)
 
-    monkeypatch.setattr(run_checkpoints, "remove_old_checkpoints", crash_at_the_end)
+    monkeypatch.setattr(run_dir, "remove_old_checkpoints", crash_at_the_end)
     with pytest.raises(Crash):
         train(config, tmp_path / "run")
     monkeypatch.undo()

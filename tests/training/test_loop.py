@@ -18,6 +18,7 @@ from polyhead.errors import PolyheadError
 from polyhead.layers.transformer_stack import StackConfig
 from polyhead.models.transformer import Transformer, TransformerConfig
 from polyhead.tasks.losses import Loss, TranslationLoss
+from polyhead.tasks.reward import RewardConfig
 from polyhead.training.loop import (
     MAX_SKIPS,
     NotFinite,
@@ -31,7 +32,6 @@ from polyhead.training.loop import (
     train_loop,
 )
 from polyhead.training.optim import OptimizerConfig, ScheduleConfig, build_optimizer
-from polyhead.training.reward import RewardConfig
 
 PAIRS = [
     ([4, 5, 2], [5, 4, 2]),

@@ -9,7 +9,7 @@ from torch import nn
 from polyhead.data.batches.translation import collate
 from polyhead.models.baselines.luong import Luong, LuongConfig
 from polyhead.tasks.losses import TranslationLoss
-from polyhead.training.reward import ExpectedReward, RewardConfig, gleu, log_p, rewards
+from polyhead.tasks.reward import ExpectedReward, RewardConfig, gleu, log_p, rewards
 from polyhead.training.tasks.translation import draw
 
 PAD, BOS, EOS, A, B = range(5)

@@ -231,7 +231,7 @@ def test_fresh_that_is_killed_leaves_no_old_model_in_the_new_run(
     with monkeypatch.context() as patch, suppress(Killed):
         for owner, name in ((Path, "rename"), (Path, "unlink"), (shutil, "rmtree")):
             patch.setattr(owner, name, dying(getattr(owner, name)))
-        RunDir(run).start(new, fresh=True)
+        RunDir(run, fresh=True).start(new)
     with suppress(ConfigError):  # as long as the old configuration is there
         assert contents(train(new, run).best)["model.safetensors"] == expected
     assert contents(train(new, run, fresh=True).best)["model.safetensors"] == expected

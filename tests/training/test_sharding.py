@@ -19,10 +19,10 @@ from polyhead.checkpoint.model_dir import load_model
 from polyhead.checkpoint.train_state import part_name, restore_state, write_state
 from polyhead.errors import CheckpointError, ConfigError
 from polyhead.pipelines.load import load
+from polyhead.tasks.reward import RewardConfig
 from polyhead.training.config import read_run
 from polyhead.training.loop import TrainConfig, accumulate_sharded
 from polyhead.training.processes import Processes, is_lost_connection
-from polyhead.training.reward import RewardConfig
 from polyhead.training.sharding import check_shards, local_part
 from polyhead.training.trainer import train as train_here
 

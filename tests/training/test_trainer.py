@@ -24,7 +24,7 @@ from polyhead.data.parallel import load_parallel
 from polyhead.errors import CheckpointError, ConfigError, Diverged, PolyheadError
 from polyhead.special_tokens import PAD
 from polyhead.tasks.losses import Loss, TranslationLoss
-from polyhead.training import run_checkpoints
+from polyhead.training import run_dir
 from polyhead.training import trainer as trainer_module
 from polyhead.training.config import read_run
 from polyhead.training.tasks import translation
@@ -196,14 +196,14 @@ def test_without_a_usable_checkpoint_training_starts_from_scratch(make, folder, 
 
 
 def test_links_are_updated_after_a_crash_between_checkpoint_and_links(make, folder, monkeypatch):
-    link = run_checkpoints.link
+    link = run_dir.link
 
     def fail(path, to):
         if to.name == "step-00000024":
             raise Crash
         link(path, to)
 
-    monkeypatch.setattr(run_checkpoints, "link", fail)
+    monkeypatch.setattr(run_dir, "link", fail)
     with pytest.raises(Crash):
         train(make(), folder)
     assert os.readlink(folder / "last") == "checkpoints/step-00000020"

@@ -20,7 +20,7 @@ def languages(
     polyhead languages runs/mine ko-en
     """
     from polyhead.data.languages import parse_languages
-    from polyhead.training.relabel import languages_of, relabel
+    from polyhead.training.run_dir import languages_of, relabel
 
     if codes is not None:
         relabel(model, parse_languages(codes))

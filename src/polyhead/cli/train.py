@@ -86,36 +86,25 @@ def train(
     polyhead train vit-cifar10 --images photos/ --run runs/photos
     polyhead train small train.accumulate=4 --processes 2 --pairs corpus.tsv --run runs/two
     """
+    given = dict(locals())  # every option by its name, as `polyhead.train` has them
     from polyhead.models.registry import command_of
-    from polyhead.training.display import check_progress
-    from polyhead.training.entry import Session, read_request
+    from polyhead.training.entry import read_request
     from polyhead.training.launcher import is_started_by_torchrun, launch
 
-    recipe, changes, others = split_recipe(recipe, overrides)
-    request = read_request(recipe, changes + others, run, {
-        "source": source, "target": target, "pairs": pairs, "valid_source": valid_source,
-        "valid_target": valid_target, "valid_pairs": valid_pairs, "text": text,
-        "valid_text": valid_text, "data": data, "valid_data": valid_data, "images": images,
-        "valid_images": valid_images, "source_column": source_column,
-        "target_column": target_column, "text_column": text_column,
-        "text_pair_column": text_pair_column, "label_column": label_column,
-        "languages": languages, "init": init, "encoding": encoding, "on_bad_line": on_bad_line,
-        "device": device,
-    })  # fmt: skip
-    config = request.config
+    given["recipe"], changes, others = split_recipe(recipe, overrides)
+    request = read_request(given | {"overrides": changes + others, "callbacks": ()})
     if print_config:
-        print(config.toml(), end="")
+        print(request.config.toml(), end="")
         return
     if processes > 1 and not is_started_by_torchrun():
         raise Exit(launch(ARGUMENTS.get(), processes))
-    kind = check_progress(progress)
-    result = request.train(Session(fresh, accept_changes, log_to or (), kind))
+    result = request.train()
     if result.rank > 0:
         raise Exit(0 if result.signal is None else 128 + result.signal)
     if result.signal is not None:
         say(f"Saved at step {result.step:,}. Run the same command again to resume.")
         raise Exit(128 + result.signal)  # as a shell reports it: 130 after Ctrl-C
     scores = "  ".join(f"{name} {value:.3f}" for name, value in result.metrics.items())
-    command = f"{command_of(config.family)} {shlex.quote(str(result.folder))}"
+    command = f"{command_of(request.config.family)} {shlex.quote(str(result.folder))}"
     say(f"Finished at step {result.step:,}. Validation: {scores}")
     say(f"Best model: {result.best}; use it with: {command}")

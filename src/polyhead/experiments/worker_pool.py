@@ -15,8 +15,7 @@ import torch
 from polyhead.devices import describe_exit
 from polyhead.errors import PolyheadError, ReportedElsewhere
 from polyhead.training.callbacks import Callback
-from polyhead.training.processes import Processes
-from polyhead.training.signals import handle_signals
+from polyhead.training.processes import Processes, handle_signals
 
 POLL = 0.2  # seconds until a signal is noticed
 SIGNALLED = 128  # plus the signal: exit code of a worker whose training was interrupted

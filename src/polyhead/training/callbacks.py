@@ -12,6 +12,7 @@ Progress bars and loggers are callbacks too. With several processes only the fir
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from functools import partialmethod
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -125,42 +126,24 @@ class Callbacks(Callback):
         self.members = [_complete(member) for member in members]
         self.started: list[Callback] = []
 
-    def on_stage(self, text: str) -> None:
-        for member in self.members:
-            member.on_stage(text)
-
-    def on_notice(self, text: str) -> None:
-        for member in self.members:
-            member.on_notice(text)
+    def emit(self, event: str, *values: object) -> bool:
+        """Call the method of this name of all members; return True if one asks to stop."""
+        return True in [getattr(member, event)(*values) for member in self.members]
 
     def on_start(self, start: TrainingStart) -> None:
         for member in self.members:
-            self.started.append(member)
+            self.started.append(member)  # first, since a start that fails is ended too
             member.on_start(start)
-
-    def on_step(self, step: TrainingStep) -> bool:
-        return True in [member.on_step(step) for member in self.members]
-
-    def on_validation(self, validation: Validation) -> bool:
-        return True in [member.on_validation(validation) for member in self.members]
-
-    def on_save(self, checkpoint: SavedCheckpoint) -> None:
-        for member in self.members:
-            member.on_save(checkpoint)
-
-    def on_record(self, kind: str, step: int, values: Mapping[str, float]) -> None:
-        for member in self.members:
-            member.on_record(kind, step, values)
-
-    def on_rewind(self, step: int) -> None:
-        for member in self.members:
-            member.on_rewind(step)
 
     def on_end(self, end: TrainingEnd) -> None:
         """Call all members that received the start, also if one of them fails."""
         with ExitStack() as stack:
             for member in reversed(self.started):
                 stack.callback(member.on_end, end)
+
+
+for _event in set(EVENTS) - vars(Callbacks).keys():
+    setattr(Callbacks, _event, partialmethod(Callbacks.emit, _event))
 
 
 def _complete(member: object) -> Callback:

@@ -8,18 +8,10 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from datetime import timedelta
 from importlib import import_module
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal, get_args
 
+from rich import progress
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TaskID,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
 from rich.table import Column
 
 from polyhead.errors import ConfigError
@@ -30,7 +22,7 @@ from polyhead.training.callbacks import (
     TrainingStep,
     Validation,
 )
-from polyhead.training.curve import Curve, read_curve, scores_in_words
+from polyhead.training.result import Curve, read_curve, scores_in_words
 
 ProgressKind = Literal["auto", "bar", "notebook", "lines", "none"]
 LINE_SECONDS = 10.0  # between two progress lines without a terminal
@@ -54,17 +46,11 @@ def is_notebook() -> bool:
     return type(import_module("IPython").get_ipython()).__name__ == "ZMQInteractiveShell"
 
 
-def check_progress(kind: str) -> ProgressKind:
-    """Return a kind of display, or raise if there is none of this name."""
+def choose_display(kind: str = "auto") -> Callback:
+    """Return the display of this kind; "auto" takes the one that suits the output."""
     if kind not in get_args(ProgressKind):
         expected = ", ".join(get_args(ProgressKind))
         raise ConfigError(f"progress = {kind!r}: expected one of {expected}", "unknown_progress")
-    return cast(ProgressKind, kind)
-
-
-def choose_display(kind: str = "auto") -> Callback:
-    """Return the display of this kind; "auto" takes the one that suits the output."""
-    kind = check_progress(kind)
     if kind == "none":
         return Callback()
     if kind == "notebook" or (kind == "auto" and is_notebook()):
@@ -73,13 +59,12 @@ def choose_display(kind: str = "auto") -> Callback:
 
 
 class Pace:
-    """Steps done since the start of this session, and the time that is left."""
+    """The pace of a session, from which follows the time that is left."""
 
     def __init__(self, start: TrainingStart) -> None:
         self.first, self.steps, self.started = start.step, start.steps, time.perf_counter()
 
     def left(self, step: int) -> timedelta:
-        """Return the expected time until the last step."""
         per_step = (time.perf_counter() - self.started) / max(1, step - self.first)
         return timedelta(seconds=round(per_step * (self.steps - step)))
 
@@ -89,8 +74,8 @@ class TrainingScreen(Callback):
 
     def __init__(self, *, bar: bool | None = None) -> None:
         self.console = stderr_console(terminal=bar)
-        self.bar: Progress | None = None
-        self.task = TaskID(0)
+        self.bar: progress.Progress | None = None
+        self.task = progress.TaskID(0)
         self.last_line = 0.0
         self.step: TrainingStep | None = None
         self.metrics: Mapping[str, float] = {}
@@ -106,36 +91,33 @@ class TrainingScreen(Callback):
         if self.console.is_terminal:
             width = self.console.width
             flexible = Column(ratio=1, no_wrap=True, overflow="ellipsis")
-            elapsed = (TimeElapsedColumn(), TextColumn("elapsed")) if width >= 100 else ()
-            self.bar = Progress(
-                BarColumn(bar_width=max(4, min(24, width - 76))), MofNCompleteColumn(),
-                TimeRemainingColumn(), TextColumn("left"), *elapsed,
-                TextColumn("{task.description}", table_column=flexible),
+            elapsed = (progress.TimeElapsedColumn(), "elapsed") if width >= 100 else ()
+            self.bar = progress.Progress(
+                progress.BarColumn(bar_width=max(4, min(24, width - 76))),
+                progress.MofNCompleteColumn(), progress.TimeRemainingColumn(), "left", *elapsed,
+                progress.TextColumn("{task.description}", table_column=flexible),
                 console=self.console, expand=True,
             )  # fmt: skip
             self.task = self.bar.add_task("starting", total=start.steps, completed=start.step)
             self.bar.start()
 
     def on_step(self, step: TrainingStep) -> None:
-        """Advance the bar, or print a line if the last one is old enough."""
         self.step, text = step, describe(step, self.metrics)
         if self.bar is not None:
             self.bar.update(self.task, completed=step.step, description=text)
             return
-        now = time.perf_counter()
+        now = time.perf_counter()  # a line, if the last one is old enough
         if now - self.last_line >= LINE_SECONDS or step.step == self.pace.steps:
             self.last_line = now
             place = f"step {step.step}/{self.pace.steps}"
             self.console.print(f"{place}  {text}  {self.pace.left(step.step)} left", markup=False)
 
     def on_validation(self, validation: Validation) -> None:
-        """Show the metrics of a validation in the bar at once, also after the last step."""
         self.metrics = validation.metrics
-        if self.bar is not None and self.step is not None:
+        if self.bar is not None and self.step is not None:  # also after the last step
             self.bar.update(self.task, description=describe(self.step, self.metrics))
 
     def on_end(self, end: TrainingEnd) -> None:  # noqa: ARG002
-        """Leave the last state of the bar on the screen."""
         if self.bar is not None:
             self.bar.stop()
             self.bar = None
@@ -179,7 +161,6 @@ class NotebookDisplay(Callback):
         self.pace, self.metrics, self.done = Pace(start), start.metrics, start.step
 
     def on_record(self, kind: str, step: int, values: Mapping[str, float]) -> None:
-        """Add a point to the curve."""
         if kind == "train":
             numbers = {"loss": math.nan, "norm": math.nan, **values}
             self.steps.append(TrainingStep(step, **numbers))  # type: ignore[arg-type]
@@ -201,9 +182,8 @@ class NotebookDisplay(Callback):
         self.draw(force=True)
 
     def on_end(self, end: TrainingEnd) -> None:
-        self.status = "  ".join(
-            [f"{end.reason} at step {end.step:,}", *scores_in_words(end.metrics)]
-        )
+        parts = [f"{end.reason} at step {end.step:,}", *scores_in_words(end.metrics)]
+        self.status = "  ".join(parts)
         self.draw(force=True)
 
     def draw(self, *, force: bool = False) -> None:
@@ -212,10 +192,8 @@ class NotebookDisplay(Callback):
             return
         bar = chart = ""
         if self.pace is not None:
-            steps = self.pace.steps
-            bar = (
-                f'<progress value="{self.done}" max="{steps}"></progress> {self.done:,}/{steps:,} '
-            )
+            done, steps = self.done, self.pace.steps
+            bar = f'<progress value="{done}" max="{steps}"></progress> {done:,}/{steps:,} '
             chart = Curve(tuple(self.steps), tuple(self.validations)).plot()._repr_html_()
         messages = html.escape("\n".join(self.messages))
         self.handle.update(

@@ -2,22 +2,17 @@
 
 import json
 import signal
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from torch.utils.data import Dataset
 
+from polyhead.data.languages import parse_languages
 from polyhead.errors import ConfigError, PolyheadError
 from polyhead.training.callbacks import Callback
-from polyhead.training.config import (
-    DEFAULT_RECIPE,
-    RunConfig,
-    fitting_recipe,
-    language_overrides,
-    read_run,
-)
+from polyhead.training.config import RunConfig, fitting_recipe, read_run
 from polyhead.training.display import ProgressKind, choose_display
 from polyhead.training.launcher import is_started_by_torchrun, launch
 from polyhead.training.loggers import create_loggers
@@ -28,6 +23,7 @@ from polyhead.training.trainer import train as train_run
 Data = str | Path | Iterable[object] | Dataset[object]
 Overrides = Iterable[str] | Mapping[str, object]
 DEFAULT_RUN = "mine"
+EXAMPLES = {"text": "gpt-tiny", "images": "vit-cifar10"}  # recipes for files of several tasks
 SETTINGS = {  # parameter of `train`, option of the command line: setting
     "init": "train.init", "device": "train.device", "encoding": "data.encoding",
     "on_bad_line": "data.on_bad_line", "source_column": "data.source_key",
@@ -37,50 +33,48 @@ SETTINGS = {  # parameter of `train`, option of the command line: setting
 
 
 @dataclass(frozen=True)
-class Session:
-    """Arguments that concern only one call, not the run."""
-
-    fresh: bool = False
-    accept_changes: bool = False
-    log_to: str | Iterable[str] = ()
-    progress: ProgressKind = "auto"
-    callbacks: Sequence[object] = ()
-
-
-@dataclass(frozen=True)
 class TrainRequest:
-    """A checked call: the configuration, the directory of the run, and data in memory."""
+    """A checked call of `polyhead.train` or `polyhead train`: configuration, data, arguments."""
 
     config: RunConfig
-    folder: Path
+    folder: Path  # of the run
     memory: MemoryData | None
-    words: list[str]  # of the command line
+    given: Mapping[str, Any]  # all arguments by name
 
-    def train(self, session: Session) -> TrainResult:
+    def train(self) -> TrainResult:
         """Train in this process."""
-        loggers = create_loggers(session.log_to)
+        given = self.given
+        loggers = create_loggers(given["log_to"] or ())
         return train_run(
             self.config,
             self.folder,
-            fresh=session.fresh,
-            accept_changes=session.accept_changes,
-            callbacks=[choose_display(session.progress), *loggers, *session.callbacks],
+            fresh=given["fresh"],
+            accept_changes=given["accept_changes"],
+            callbacks=[choose_display(given["progress"]), *loggers, *given["callbacks"]],
             memory=self.memory,
         )
 
-    def train_in_processes(self, session: Session, n_processes: int) -> TrainResult:
+    def train_in_processes(self) -> TrainResult:
         """Train in several processes, which run the command line, and wait for them."""
-        if self.memory is not None or session.callbacks:
+        given = self.given
+        if self.memory is not None or given["callbacks"]:
             raise ConfigError(
-                f"processes = {n_processes}: data in memory and callbacks stay in this process. "
-                "Give files, or start the script itself with torchrun.",
+                f"processes = {given['processes']}: data in memory and callbacks stay in this "
+                "process. Give files, or start the script itself with torchrun.",
                 "not_in_processes",
             )
-        words = [*self.words, "--progress", session.progress]
-        words += ["--fresh"] * session.fresh + ["--accept-changes"] * session.accept_changes
-        for name in [session.log_to] if isinstance(session.log_to, str) else session.log_to:
-            words += ["--log-to", name]
-        code = launch(words, n_processes)
+        words = ["train", *([str(given["recipe"])] if given["recipe"] else []), *given["overrides"]]
+        options = {**given, "run": self.folder}
+        for name in ("recipe", "overrides", "callbacks", "processes"):
+            del options[name]
+        for name, value in options.items():
+            option = f"--{name.replace('_', '-')}"
+            if isinstance(value, bool):
+                words += [option] * value
+            elif value is not None:
+                items = [value] if isinstance(value, str | Path) else value
+                words += [word for item in items for word in (option, str(item))]
+        code = launch(words, given["processes"])
         if code == 128 + signal.SIGINT:
             raise KeyboardInterrupt
         if code:
@@ -91,30 +85,32 @@ class TrainRequest:
         return read_result(self.folder)
 
 
-def read_request(
-    recipe: str | None, overrides: Overrides, run: str | Path | None, options: Mapping[str, object]
-) -> TrainRequest:
-    """Check the arguments of `polyhead.train` or of `polyhead train`, which have equal names.
-
-    options: data by the names of OPTIONS, settings by those of SETTINGS, and languages.
-    """
+def read_request(given: Mapping[str, Any]) -> TrainRequest:
+    """Check the arguments of `polyhead.train` or `polyhead train`, which have equal names."""
+    recipe, run, init = given["recipe"], given["run"], given["init"]
     folder = Path(run or Path("runs") / (Path(recipe).stem if recipe else DEFAULT_RUN))
-    files, memory = split_data({name: options[name] for name in OPTIONS}, folder)
-    changes = list(as_overrides(overrides))
-    if (languages := options["languages"]) is not None:
-        changes += language_overrides(str(languages))
-    given = {SETTINGS[name]: options[name] for name in SETTINGS if options[name] is not None}
-    changes += as_overrides({name: str(value) for name, value in given.items()})
-    if options["label_column"] is not None and "images" in files and memory is None:
+    files, memory = split_data({name: given[name] for name in OPTIONS}, folder)
+    settings = {key: given[name] for name, key in SETTINGS.items() if given[name] is not None}
+    if given["languages"] is not None:
+        sides = parse_languages(given["languages"])
+        settings["data.source_language"], settings["data.target_language"] = sides
+    if given["label_column"] is not None and "images" in files and memory is None:
         raise ConfigError("--label-column has no effect on files of images", "no_effect")
-    init = options["init"]
-    recipe = recipe or fitting_recipe(init if init is None else str(init), files)
-    config = read_run(recipe or default_recipe(files), changes, files or None)
-    names = {option: name for name, option in OPTIONS.items()}
-    words = ["train", recipe or default_recipe(files), *changes, "--run", str(folder)]
-    for option, paths in files.items():
-        words += [word for path in paths for word in (f"--{names[option].replace('_', '-')}", path)]
-    return TrainRequest(config, folder, memory, words)
+    texts = as_overrides({name: str(value) for name, value in settings.items()})
+    recipe = recipe or fitting_recipe(init, files)
+    if recipe is None and not files:
+        raise ConfigError(
+            "nothing to train on. Name a recipe (see `polyhead recipes`), or give your own text "
+            "with --source FILE --target FILE",
+            "no_recipe",
+        )
+    if recipe is None and (option := next((n for n in ("text", "images") if n in files), None)):
+        example = f"polyhead train {EXAMPLES[option]} --{option} PATH"
+        raise ConfigError(
+            f"--{option} needs a recipe, e.g. {example} (see `polyhead recipes`)", "no_recipe"
+        )
+    config = read_run(recipe, [*given["overrides"], *texts], files)
+    return TrainRequest(config, folder, memory, given)
 
 
 def as_overrides(overrides: Overrides) -> Iterator[str]:
@@ -133,24 +129,6 @@ def as_overrides(overrides: Overrides) -> Iterator[str]:
                 )
             else:
                 yield f"{name}={json.dumps(value, ensure_ascii=False, default=str)}"
-
-
-def default_recipe(files: Mapping[str, object]) -> str:
-    """Return the recipe for these files, or raise if they may be for several kinds of models."""
-    if not files:
-        raise ConfigError(
-            "nothing to train on. Name a recipe (see `polyhead recipes`), or give your own text "
-            "with --source FILE --target FILE",
-            "no_recipe",
-        )
-    for option, recipe in (("text", "gpt-tiny"), ("images", "vit-cifar10")):
-        if option in files and "labelled" not in files:
-            raise ConfigError(
-                f"--{option} needs a recipe, e.g. polyhead train {recipe} --{option} PATH (see "
-                "`polyhead recipes`)",
-                "no_recipe",
-            )
-    return "classify-small" if "labelled" in files else DEFAULT_RECIPE
 
 
 def train(  # noqa: PLR0913 (one keyword per option of the command line)
@@ -225,20 +203,12 @@ def train(  # noqa: PLR0913 (one keyword per option of the command line)
     Returns a `TrainResult`. Raises a subclass of PolyheadError if configuration, data or model
     cannot be used. Ctrl-C saves a checkpoint, then raises KeyboardInterrupt.
     """
-    request = read_request(recipe, overrides, run, {
-        "source": source, "target": target, "pairs": pairs, "valid_source": valid_source,
-        "valid_target": valid_target, "valid_pairs": valid_pairs, "text": text,
-        "valid_text": valid_text, "data": data, "valid_data": valid_data, "images": images,
-        "valid_images": valid_images, "source_column": source_column,
-        "target_column": target_column, "text_column": text_column,
-        "text_pair_column": text_pair_column, "label_column": label_column,
-        "languages": languages, "init": init, "encoding": encoding, "on_bad_line": on_bad_line,
-        "device": device,
-    })  # fmt: skip
-    session = Session(fresh, accept_changes, log_to, progress, list(callbacks))
+    given = dict(locals())  # every argument by its name, before there are other variables
+    given |= {"overrides": list(as_overrides(overrides)), "callbacks": list(callbacks)}
+    request = read_request(given)
     if processes > 1 and not is_started_by_torchrun():
-        return request.train_in_processes(session, processes)
-    result = request.train(session)
+        return request.train_in_processes()
+    result = request.train()
     if result.signal is not None and signal.Signals(result.signal).name != "SIGUSR1":
         signal.raise_signal(result.signal)  # as if it had not been handled: Ctrl-C ends a loop
     return result

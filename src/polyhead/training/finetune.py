@@ -50,8 +50,6 @@ EQUAL = (  # options of a block that must be equal
 )  # fmt: skip
 EQUAL_IF = {"local": "window", "lsh": "lsh"}  # only if the stack has such attention
 EPS_TOLERANCE = 1e-4  # of norm_eps, which is added to a variance of about 1
-
-
 Head = Literal["bert", "electra"]
 
 
@@ -226,10 +224,13 @@ def load_weights(
     path = pretrained.path
     if pretrained.encoder is not None and isinstance(model, FineTuned):
         weights = weights_of(pretrained.encoder.encoder)
-        rows = weights[SEGMENTS]
-        if len(rows) < len(model.encoder.embed.segments.weight) or _is_segment_new(pretrained):
+        rows, own_rows = weights[SEGMENTS], model.encoder.embed.segments.weight
+        about = pretrained.saved.about
+        run = (about.get("run") or {}).get("train")
+        on_single_texts = run is not None and run.get("init") is None and not about.get("pairs")
+        if len(rows) < len(own_rows) or on_single_texts:
             # the second text starts as the first, since no second one was ever read
-            weights[SEGMENTS] = rows[:1].expand_as(model.encoder.embed.segments.weight)
+            weights[SEGMENTS] = rows[:1].expand_as(own_rows)
         set_weights(model.encoder, weights)
         log.notice(f"initialized the encoder from {path}")
         return False
@@ -240,21 +241,15 @@ def load_weights(
         with torch.no_grad():
             for name in fitting:
                 own[name].copy_(given[name])
-        n = len(fitting)
-        log.notice(f"initialized {n} tensors of the encoder from {path}; all others are new")
+        log.notice(
+            f"initialized {len(fitting)} tensors of the encoder from {path}; all others are new"
+        )
         return False
     if classes:
         return _load_image_weights(pretrained, model, log, classes)
     set_weights(model, weights_of(pretrained.saved.model))
     log.notice(f"initialized architecture and weights from {path}")
     return True
-
-
-def _is_segment_new(pretrained: PretrainedModel) -> bool:
-    """Return whether a model was trained here from scratch, and on single texts only."""
-    about = pretrained.saved.about
-    run = about.get("run") or {}
-    return "train" in run and run["train"].get("init") is None and not about.get("pairs")
 
 
 def _load_image_weights(

@@ -9,9 +9,12 @@ wait in tracking.json.
 import json
 import logging
 import time
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from functools import reduce
 from importlib import import_module
+from operator import getitem
 from pathlib import Path
 from typing import Any, cast
 
@@ -33,13 +36,12 @@ def create_loggers(names: str | Iterable[str]) -> list[Callback]:
     """Return the loggers of a list such as "tensorboard,wandb"; raise if a package is missing."""
     texts = [names] if isinstance(names, str) else names
     given = [name.strip() for text in texts for name in text.split(",") if name.strip()]
-    for name in given:
+    loggers = list[Callback]()
+    for name in dict.fromkeys(given):
         if name not in LOGGERS:
             raise ConfigError(
                 f"log_to = {name!r}: expected some of {', '.join(LOGGERS)}", "unknown_logger"
             )
-    loggers = list[Callback]()
-    for name in dict.fromkeys(given):
         try:
             loggers.append(LOGGERS[name]())
         except ImportError:
@@ -66,9 +68,8 @@ class TensorBoardLogger(Callback):
             self.writer.add_text("configuration", "\n".join(lines), 0)
 
     def on_rewind(self, step: int) -> None:
-        """Open a writer that hides the points after a step."""
         if self.writer is not None:
-            self.writer.close()
+            self.writer.close()  # another one hides the points after the step
         self.writer = self.create(str(self.folder / "tensorboard"), purge_step=step + 1)
 
     def on_record(self, kind: str, step: int, values: Mapping[str, float]) -> None:
@@ -103,9 +104,8 @@ class Tracker(Callback):
         self.send()
 
     def on_record(self, kind: str, step: int, values: Mapping[str, float]) -> None:
-        """Log a line of metrics, unless an earlier session has."""
         if step > self.state["steps"].get(kind, -1):
-            self.state["steps"][kind] = step
+            self.state["steps"][kind] = step  # else an earlier session has logged it
             line = {f"{kind}/{name}": value for name, value in values.items()}
             self.state["waiting"].append([step, line])
             if self.is_lost:
@@ -154,17 +154,17 @@ class Tracker(Callback):
         """Write the id and the last steps."""
         write_text(self.path, json.dumps(_read(self.path) | {self.name: self.state}, indent=1))
 
+    @abstractmethod
     def open(self, start: TrainingStart, known: str | None) -> str:
         """Start a run of the service, or continue the known one; return its id."""
-        raise NotImplementedError
 
+    @abstractmethod
     def log(self, values: Mapping[str, float], step: int) -> None:
         """Log numbers of a step."""
-        raise NotImplementedError
 
+    @abstractmethod
     def close(self, final: Mapping[str, float], end: TrainingEnd) -> None:
         """Log the final scores and end the run of the service."""
-        raise NotImplementedError
 
 
 class WandbLogger(Tracker):
@@ -216,10 +216,8 @@ class MlflowLogger(Tracker):
 
 
 LOGGERS: dict[str, Callable[[], Callback]] = {
-    "tensorboard": TensorBoardLogger,
-    "wandb": WandbLogger,
-    "mlflow": MlflowLogger,
-}
+    "tensorboard": TensorBoardLogger, "wandb": WandbLogger, "mlflow": MlflowLogger,
+}  # fmt: skip
 
 
 def _line(error: Exception) -> str:
@@ -234,10 +232,5 @@ def _read(path: Path) -> dict[str, Any]:
 
 def _flat(config: Mapping[str, Any]) -> dict[str, str]:
     """Return the settings by name, such as train.seed."""
-    flat = {}
-    for key in setting_keys(config):
-        value: Any = config
-        for part in key.split("."):
-            value = value[part]
-        flat[key] = str(value)[:MAX_PARAMETER]
-    return flat
+    values = {key: reduce(getitem, key.split("."), config) for key in setting_keys(config)}
+    return {key: str(value)[:MAX_PARAMETER] for key, value in values.items()}

@@ -16,11 +16,12 @@ from polyhead.data.batches.base import DataPosition
 from polyhead.errors import PolyheadError
 from polyhead.metrics.named_metrics import MetricName
 from polyhead.tasks.losses import Objective, ObjectiveName
+from polyhead.tasks.reward import RewardConfig
 from polyhead.training.optim import OptimizerConfig, ScheduleConfig
 from polyhead.training.processes import Processes, Summed, left_size
-from polyhead.training.reward import RewardConfig
 
 N_SEEDS = 2**63
+Gradients = list[Tensor | None]
 MAX_SKIPS = 3  # updates in a row without a finite gradient before the run is rolled back
 
 
@@ -136,21 +137,20 @@ def train_loop(
     device = next(model.parameters()).device
     parameters = [p for p in model.parameters() if p.requires_grad]
     stream = iter(batches)
-
-    n_own = len(processes.share_of(config.accumulate))
-    while not finished(config, progress) and (group := list(islice(stream, n_own))):
+    numbers = processes.share_of(config.accumulate)  # of this process's batches in an update
+    while not finished(config, progress) and (group := list(islice(stream, len(numbers)))):
         rate = learning_rate(progress.step + 1) * progress.rate_factor
-        for (
-            parameter_group
-        ) in optimizer.param_groups:  # layer-wise decay gives some a smaller share
-            parameter_group["lr"] = rate * parameter_group.get("share", 1.0)
+        for layer in optimizer.param_groups:
+            layer["lr"] = rate * layer.get("share", 1.0)  # smaller for lower ones, if configured
 
         # 1. The gradient of the summed loss, one batch at a time.
         if not model.training:  # as after a validation
             model.train()
         moved = [batch.to(device) for _, batch in group]
-        numbers = processes.share_of(config.accumulate)
-        seeds = [batch_seed(config.seed, progress.step, number) for number in numbers]
+        # Seeds follow from step and number alone: a resumed run, or one of other processes, drops
+        # out the same values.
+        mixed = [np.random.SeedSequence([config.seed, progress.step, number]) for number in numbers]
+        seeds = [int(seed.generate_state(1, np.uint64)[0] >> 1) for seed in mixed]
         add_gradients = accumulate_sharded if processes.in_step else accumulate
         summed = add_gradients(model, objective, moved, config, seeds)
         total, count, pieces, tokens = processes.add_up(parameters, summed, exact=config.exact)
@@ -184,11 +184,6 @@ def finished(config: TrainConfig, progress: Progress) -> bool:
     return progress.step >= config.steps or 0 < config.patience <= progress.since_best
 
 
-def batch_seed(seed: int, step: int, number: int) -> int:
-    """Return the seed of the random numbers, such as dropout's, of one batch of an update."""
-    return int(np.random.SeedSequence([seed, step, number]).generate_state(1, np.uint64)[0] >> 1)
-
-
 def set_seed(seed: int, device: torch.device) -> None:
     """Seed the generators that the layers of a model on this device use."""
     torch.default_generator.manual_seed(seed)
@@ -196,9 +191,6 @@ def set_seed(seed: int, device: torch.device) -> None:
         torch.cuda.manual_seed(seed)
     elif device.type == "mps":
         torch.mps.manual_seed(seed)
-
-
-Gradients = list[Tensor | None]
 
 
 def accumulate(
@@ -258,14 +250,15 @@ def _total_and_count(objective: Objective, batch: Any, model: nn.Module) -> tupl
 
 def _add(left: Gradients, right: Gradients) -> Gradients:
     """Add gradients; a missing one is zero, if the other is there."""
-    both = [(a, b) for a, b in zip(left, right, strict=True) if a is not None and b is not None]
+    pairs = list(zip(left, right, strict=True))
+    both = [(a, b) for a, b in pairs if a is not None and b is not None]
     if both:
         torch._foreach_add_([a for a, _ in both], [b for _, b in both])
-    for a, b in zip(left, right, strict=True):
+    for a, b in pairs:
         single = a if b is None else b if a is None else None
         if single is not None:
             single.add_(0.0)  # as if a zero were added: -0 becomes 0
-    return [b if a is None else a for a, b in zip(left, right, strict=True)]
+    return [b if a is None else a for a, b in pairs]
 
 
 def add_gradient(
@@ -332,11 +325,11 @@ def average_and_clip(
 ) -> float:
     """Divide gradients by `count` and clip them, in one pass; return their norm before clipping."""
     gradients: list[Any] = [p.grad for p in parameters if p.grad is not None]
-    processes = Processes() if processes is None else processes
-    if processes.in_step:
+    if processes is not None and processes.in_step:
         gradients = [gradient.to_local() for gradient in gradients]
     norms = torch._foreach_norm(gradients)
-    norm = (processes.norm(torch.linalg.vector_norm(torch.stack(norms))) / count).item()
+    own = torch.linalg.vector_norm(torch.stack(norms))
+    norm = ((own if processes is None else processes.norm(own)) / count).item()
     shrink = min(1.0, clip_norm / (norm + 1e-6)) if clip_norm else 1.0  # as torch's clip_grad_norm_
     if math.isfinite(norm):
         factor = norms[0].new_tensor(shrink / count)  # a float would be copied for each gradient

@@ -51,9 +51,7 @@ class MakeOptimizer(Protocol):
         ...
 
 
-def _adam(
-    kind: type[Adam], groups: Sequence[dict[str, Any]], config: "OptimizerConfig"
-) -> Optimizer:
+def _adam(kind: type[Adam], groups: Sequence[Any], config: "OptimizerConfig") -> Optimizer:
     fused = groups[0]["params"][0].device.type in ("cpu", "cuda")
     betas = (config.beta_1, config.beta_2)
     return kind(list(groups), lr=0.0, betas=betas, eps=config.epsilon, fused=fused)

@@ -19,16 +19,19 @@ Only the first process writes files. Messages between processes are JSON, never 
 import json
 import math
 import os
+import signal
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from threading import Thread
+from types import FrameType
 from typing import Any, NamedTuple, TypeVar
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from polyhead.data.batches.base import STOP_SIGNALS
 from polyhead.errors import ConfigError, PolyheadError, ReportedElsewhere
 from polyhead.training.launcher import STORE, end_with_launcher, is_started_by_torchrun
 
@@ -47,12 +50,7 @@ class Summed(NamedTuple):
 
     def plus(self, other: "Summed") -> "Summed":
         """Return the sum of both."""
-        return Summed(
-            self.total + other.total,
-            self.predictions + other.predictions,
-            self.pieces + other.pieces,
-            self.tokens + other.tokens,
-        )
+        return Summed._make(a + b for a, b in zip(self, other, strict=True))
 
 
 class Processes:
@@ -301,3 +299,26 @@ def join_processes(seconds: int = 1800) -> Iterator[Processes]:
     finally:
         if own:
             dist.destroy_process_group()
+
+
+@contextmanager
+def handle_signals(processes: Processes) -> Iterator[None]:
+    """Record the first signal instead of being killed; a second Ctrl-C stops at once."""
+
+    def record(number: int, _: FrameType | None) -> None:
+        if processes.world > 1 and processes.signal:
+            return  # torchrun repeats signals, and ends processes that do not react
+        if processes.signal and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        processes.signal = number
+
+    before: dict[int, Callable[..., Any] | int | None] = {}
+    try:
+        with suppress(ValueError):  # signals can be handled in the main thread only
+            for number in STOP_SIGNALS:
+                if number.name != "SIGHUP" or signal.getsignal(number) != signal.SIG_IGN:
+                    before[number] = signal.signal(number, record)  # nohup ignores SIGHUP
+        yield
+    finally:
+        for known, handler in before.items():
+            signal.signal(known, signal.SIG_DFL if handler is None else handler)

@@ -14,30 +14,59 @@ Other files in the directory are ignored.
 
 import hashlib
 import json
+import math
 import os
 import re
 import tomllib
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
+
+from torch.optim import Optimizer
 
 from polyhead.atomic_file import (
     TEMPORARY,
     lock,
     os_errors_as_polyhead_errors,
+    remove,
     rename,
     write_text,
 )
-from polyhead.checkpoint.atomic_dir import CHECKPOINTS, DRAFT, HELD_OUT, remove_drafts
-from polyhead.config import differences
+from polyhead.checkpoint import train_state
+from polyhead.checkpoint.atomic_dir import (
+    CHECKPOINTS,
+    DRAFT,
+    HELD_OUT,
+    atomic_dir,
+    checkpoint_path,
+    link,
+    list_checkpoints,
+    newest_checkpoint,
+    remove_drafts,
+    remove_old_checkpoints,
+    verify,
+)
+from polyhead.checkpoint.languages import set_languages, set_run_languages
+from polyhead.checkpoint.model_card import model_card
+from polyhead.checkpoint.model_dir import SavedModel, read_family_config, write_model
+from polyhead.checkpoint.model_files import resolve, saved_languages
+from polyhead.checkpoint.tensors import save_tensors
+from polyhead.config import differences, from_dict
 from polyhead.data.bilingual_dictionary import FILE as DICTIONARY
-from polyhead.data.config import FORMER
+from polyhead.data.config import FORMER, DataConfig
 from polyhead.data.images.image_arrays import LABELS
 from polyhead.data.labelled_text import LabelledExamples
+from polyhead.data.languages import configured_languages
 from polyhead.data.parallel import Pairs
-from polyhead.errors import ConfigError, DataError, PolyheadError
+from polyhead.errors import CheckpointError, ConfigError, DataError, Diverged, PolyheadError
+from polyhead.models.registry import FAMILIES
 from polyhead.training.config import LISTS, RunConfig, build
+from polyhead.training.loop import Progress
+from polyhead.training.optim import ScheduleConfig
+from polyhead.training.processes import Processes
+from polyhead.training.run_log import RunLog, read_metrics
+from polyhead.training.sharding import collect_weights, local_part
 
 CONFIG, DATA, TOKENIZER, SAMPLES = "config.toml", "data.json", "tokenizer", "samples"
 LOCK, INPUTS, N_HELD_OUT = ".lock", "inputs", 1000
@@ -57,18 +86,15 @@ WITHOUT_EFFECT = {  # may always change: the weights stay equal
 
 
 class RunDir:
-    """The directory of one run, with the directories of its checkpoints and tokenizers."""
+    """The directory of one run, with the directories of its checkpoints and tokenizers.
 
-    def __init__(self, path: Path) -> None:
+    fresh: start over. accept_changes: resume with another configuration.
+    """
+
+    def __init__(self, path: Path, *, fresh: bool = False, accept_changes: bool = False) -> None:
+        self.fresh, self.accept_changes = fresh, accept_changes
         self.path, self.checkpoints, self.tokenizer = path, path / CHECKPOINTS, path / TOKENIZER
         self.inputs = path / INPUTS
-
-    def sample(self, step: int) -> str:
-        """Return the newest sample outputs up to a step; empty if there are none."""
-        files = sorted((self.path / SAMPLES).glob("step-*.txt"))
-        known = [file for file in files if file.stem <= f"step-{step:08d}"]
-        with os_errors_as_polyhead_errors(self.path):
-            return known[-1].read_text(encoding="utf-8") if known else ""
 
     @contextmanager
     def exclusive_lock(self) -> Iterator[None]:
@@ -145,9 +171,9 @@ class RunDir:
                     "not_a_run_dir",
                 )
 
-    def check_no_self_reference(self, config: RunConfig) -> None:
-        """Reject data or a model inside this directory: `start` would remove them."""
-        own = self.path.resolve()
+    def check_config(self, config: RunConfig) -> list[str]:
+        """Check that a run would be resumed as it was started; return the accepted changes."""
+        own = self.path.resolve()  # `start` would remove data or a model inside it
         paths = {f"data.{name}": getattr(config.data, name) for name in LISTS}
         paths["train.init"] = () if config.train.init is None else (config.train.init,)
         for name, values in paths.items():
@@ -159,11 +185,7 @@ class RunDir:
                         "Choose another --run directory.",
                         "self_reference",
                     )
-
-    def check_config(self, config: RunConfig, *, fresh: bool, accept_changes: bool) -> list[str]:
-        """Check that a run would be resumed as it was started; return the accepted changes."""
-        self.check_no_self_reference(config)
-        if fresh or not (self.path / CONFIG).exists():
+        if self.fresh or not (self.path / CONFIG).exists():
             return []
         changes = self.changes(config)
         for change in changes:
@@ -173,7 +195,7 @@ class RunDir:
                     "change within a run. Use --fresh to start over, or another --run directory.",
                     "config_changed",
                 )
-        if changes and not accept_changes:
+        if changes and not self.accept_changes:
             raise ConfigError(
                 f"{self.path} was created with a different configuration ({'; '.join(changes)}). "
                 "Use the original configuration to resume, --accept-changes to resume with the new "
@@ -184,7 +206,6 @@ class RunDir:
 
     def changes(self, config: RunConfig) -> list[str]:
         """Return the differences between the saved configuration and this one."""
-        # Options that a file of an earlier version lacks had their present default.
         path = self.path / CONFIG
         try:
             before = tomllib.loads(path.read_text(encoding="utf-8"))
@@ -194,6 +215,7 @@ class RunDir:
         holds_out = (data.source or data.pairs) and not (data.valid_source or data.valid_pairs)
         if holds_out and isinstance(before.get("data"), dict):
             before["data"] = FORMER | before["data"]
+        # Options that a file of an earlier version lacks had their present default.
         with suppress(ConfigError):  # values that are invalid now are reported as differences
             before = tomllib.loads(build(before).toml())
         after = tomllib.loads(config.toml())
@@ -202,16 +224,20 @@ class RunDir:
             for table, names in WITHOUT_EFFECT.items():
                 for name in names:
                     values.get(table, {}).pop(name, None)
-            values["data"] = _without_digests(values.get("data", {}))
+            values.setdefault("data", {})
+            for name in LISTS if isinstance(values["data"], dict) else ():
+                if isinstance(paths := values["data"].get(name), list):  # also of data in memory,
+                    equal = [INPUT.sub(rf"{INPUTS}/\1", str(path)) for path in paths]
+                    values["data"][name] = equal  # of which the fingerprints are compared
         return differences(before, after)
 
-    def start(self, config: RunConfig, *, fresh: bool) -> None:
+    def start(self, config: RunConfig) -> None:
         """Remove half-written files, or all if `fresh`, and save the configuration.
 
         The checkpoints are moved aside first, in one rename, and the old configuration stays until
         the new one replaces it: a process that is killed leaves no old model in a new run.
         """
-        if fresh:
+        if self.fresh:
             with os_errors_as_polyhead_errors(self.path):
                 for name in (CHECKPOINTS, *OWN_FILES):
                     path = self.path / name
@@ -239,10 +265,10 @@ class RunDir:
         if lines and not (self.path / HELD_OUT).exists():
             write_text(self.path / HELD_OUT, "".join(lines))
 
-    def check_data(self, fingerprints: dict[str, str], *, fresh: bool) -> None:
+    def check_data(self, fingerprints: dict[str, str]) -> None:
         """Check that the data is unchanged since the run was started."""
         path = self.path / DATA
-        if fresh or not path.exists():
+        if self.fresh or not path.exists():
             return
         try:
             before = json.loads(path.read_text(encoding="utf-8"))
@@ -265,20 +291,134 @@ class RunDir:
                 )
 
 
-def _without_digests(data: Any) -> Any:
-    """Return [data] with equal paths for any data in memory, whose fingerprints are compared."""
-    if not isinstance(data, dict):
-        return data
-    lists = {name: data[name] for name in LISTS if isinstance(data.get(name), list)}
-    return data | {
-        name: [INPUT.sub(rf"{INPUTS}/\1", str(path)) for path in paths]
-        for name, paths in lists.items()
-    }
-
-
 def fingerprint(lines: Iterable[str]) -> str:
     """Return the sha256 of all lines."""
     digest = hashlib.sha256()
     for line in lines:
         digest.update(line.encode("utf-8") + b"\n")
     return digest.hexdigest()
+
+
+class RunCheckpoints:
+    """The checkpoints of a run, of which the newest `keep` are kept, and the best."""
+
+    def __init__(self, run_dir: RunDir, log: RunLog, keep: int) -> None:
+        self.run_dir, self.log, self.keep = run_dir, log, keep
+
+    def newest(self) -> Path | None:
+        """Return the newest valid checkpoint, if there is one; log the damaged ones."""
+        newest, damaged = newest_checkpoint(self.run_dir.checkpoints)
+        for problem in damaged:
+            self.log.notice(problem)
+        if newest is None and damaged:
+            self.log.notice("no usable checkpoint found; starting from scratch")
+        return newest
+
+    def before_divergence(self, progress: Progress, schedule: ScheduleConfig, reason: str) -> Path:
+        """Return the checkpoint to roll back to; Diverged if there is none, or the second time."""
+        good = None  # the newest valid checkpoint that was not saved between skipped steps, or else
+        for _, path in reversed(list_checkpoints(self.run_dir.checkpoints)):  # the oldest
+            with suppress(CheckpointError):
+                verify(path)
+                good = path
+                if not train_state.read_progress(path)["progress"].get("skipped_in_a_row"):
+                    break
+        if progress.rolled_back or good is None:
+            again = " again after one roll-back" if progress.rolled_back else ""
+            rate = "factor" if schedule.kind == "noam" else "rate"
+            self.log.record("diverged", progress.step, {})
+            raise Diverged(
+                f"training diverged{again} ({reason}). Lower "
+                f"train.schedule.{rate}, lengthen its warm-up, or check the data with "
+                "`polyhead data check`.",
+                "diverged",
+            )
+        return good
+
+    def save(
+        self,
+        saved: SavedModel,
+        optimizer: Optimizer,
+        state: dict[str, Any],
+        progress: Progress,
+        processes: Processes,
+    ) -> Path:
+        """Let the first process write a checkpoint, and every one its part of sharded moments.
+
+        Returns the path of the checkpoint.
+        """
+        checkpoint = checkpoint_path(self.run_dir.checkpoints, progress.step)
+        sharded = processes.in_step
+        weights = collect_weights(saved.model, processes) if sharded else None
+
+        def begin() -> str:
+            self.run_dir.check_in_place()
+            self.log.sync()
+            records = read_metrics(self.run_dir.path)
+            validations = [entry for entry in records if entry.pop("kind") == "valid"]
+            outputs = sorted((self.run_dir.path / SAMPLES).glob("step-*.txt"))
+            known = [file for file in outputs if file.stem <= f"step-{progress.step:08d}"]
+            draft = stack.enter_context(atomic_dir(checkpoint))
+            with os_errors_as_polyhead_errors(checkpoint):
+                sample = known[-1].read_text(encoding="utf-8") if known else ""
+                write_model(draft, saved, model_card(saved, validations, sample), weights)
+                if sharded:
+                    train_state.write_numbers(draft, state)
+                else:
+                    train_state.write_state(draft, saved.model, optimizer, state)
+            return draft.name
+
+        def write_part() -> None:
+            moments = train_state.moments_of(saved.model, optimizer)
+            part = train_state.part_name(processes.rank, processes.world)
+            path = checkpoint.parent / name / part
+            with os_errors_as_polyhead_errors(path):
+                save_tensors({key: local_part(tensor) for key, tensor in moments.items()}, path)
+
+        def finish() -> None:
+            stack.close()  # which renames it
+            self.tidy(checkpoint, progress)
+
+        with ExitStack() as stack:
+            name = processes.from_first(processes.first(begin))
+            if sharded:
+                processes.each(write_part)
+            processes.first(finish)
+        return checkpoint
+
+    def tidy(self, last: Path, progress: Progress) -> None:
+        """Let `last` and `best` point to their checkpoints, and remove old ones and drafts."""
+        folder = self.run_dir.path
+        link(folder / "last", last)
+        best = checkpoint_path(last.parent, progress.best_step)
+        spare = best if progress.best < math.inf else None
+        if spare is not None and best.exists():
+            link(folder / "best", best)
+        elif (folder / "best").is_symlink() or (folder / "best").is_file():
+            remove(folder / "best")
+        remove_old_checkpoints(last.parent, last, keep=self.keep, spare=spare)
+
+
+def languages_of(path: Path) -> tuple[str, str]:
+    """Return the languages of a translation model or run, "" where they are unknown."""
+    values = read_family_config(resolve(path))
+    if FAMILIES[values["family"]].task != "translation":
+        raise ConfigError(f"{path}: a {values['family']} model does not translate", "wrong_task")
+    languages = saved_languages(values["about"])
+    if any(languages):
+        return languages
+    run = values["about"].get("run") or {}
+    return configured_languages(from_dict(DataConfig, run.get("data", {}), "data."))
+
+
+def relabel(path: Path, languages: tuple[str, str]) -> None:
+    """Change the languages of a translation model, or of all checkpoints of a run."""
+    languages_of(path)
+    directory = resolve(path)
+    run_dir = RunDir(directory.parent.parent)
+    if directory.parent.name != CHECKPOINTS or not (run_dir.path / CONFIG).is_file():
+        set_languages(directory, languages)
+        return
+    with run_dir.exclusive_lock():
+        set_languages(directory, languages)
+        set_run_languages(run_dir.checkpoints, languages)

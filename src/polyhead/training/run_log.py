@@ -45,14 +45,15 @@ class RunLog:
         values = without_nan(values) or {}
         entry = {"kind": kind, "step": step, **values}
         self._append(METRICS, json.dumps(entry, allow_nan=False))
-        numbers = [
+        words = [f"{kind} step {step}"]
+        words += [
             f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}"
             for name, value in values.items()
             if value is not None
         ]
-        self._append(LOG, "  ".join([f"{kind} step {step}", *numbers]))
-        numbers_only = {k: v for k, v in values.items() if isinstance(v, int | float)}
-        self.callback.on_record(kind, step, numbers_only)
+        self._append(LOG, "  ".join(words))
+        numbers = {k: v for k, v in values.items() if isinstance(v, int | float)}
+        self.callback.on_record(kind, step, numbers)
 
     def forget_after(self, step: int) -> None:
         """Remove metrics of later steps, and a line that a crash left incomplete."""
@@ -67,14 +68,6 @@ class RunLog:
                 if json.loads(line)["step"] <= step:
                     kept.append(line + "\n")
         write_text(path, "".join(kept))
-
-    def validations(self) -> list[dict[str, Any]]:
-        """Return the metrics of all validations with their steps."""
-        return [
-            {name: value for name, value in entry.items() if name != "kind"}
-            for entry in read_metrics(self.folder)
-            if entry["kind"] == "valid"
-        ]
 
     def sync(self) -> None:
         """Flush the metrics to disk, before a checkpoint of the same step is written."""
@@ -93,7 +86,7 @@ class RunLog:
             os_errors_as_polyhead_errors(path),
             path.open("a", encoding="utf-8", errors="replace") as file,
         ):
-            file.write(line + "\n")
+            file.write(f"{line}\n")
 
 
 def read_metrics(folder: Path) -> list[dict[str, Any]]:
@@ -107,9 +100,7 @@ def read_metrics(folder: Path) -> list[dict[str, Any]]:
 
 def without_nan(values: dict[str, Any] | None) -> dict[str, Any] | None:
     """Replace numbers that are not finite by None, because JSON cannot hold them."""
-    if values is None:
-        return None
-    return {
+    return values and {
         name: None if isinstance(value, float) and not math.isfinite(value) else value
         for name, value in values.items()
     }
@@ -117,6 +108,4 @@ def without_nan(values: dict[str, Any] | None) -> dict[str, Any] | None:
 
 def with_nan(values: dict[str, Any] | None) -> dict[str, Any] | None:
     """Replace None by NaN: the inverse of `without_nan` up to infinities."""
-    if values is None:
-        return None
-    return {name: math.nan if value is None else value for name, value in values.items()}
+    return values and {name: math.nan if v is None else v for name, v in values.items()}

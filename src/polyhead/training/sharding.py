@@ -13,7 +13,7 @@ Every process takes part in every forward pass. All must therefore compute equal
 and none may repeat one (`Processes.in_step`).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 import torch
@@ -66,16 +66,15 @@ def place(
 
 def check_shards(model: nn.Module, config: TrainConfig) -> None:
     """Raise ConfigError if processes would compute different numbers of forward passes."""
-    conflicts = {
-        "a mixture of experts": has_experts(model),
-        "train.compile": config.compile,
-        "train.reward": config.reward.samples > 0,
-    }
-    for name, given in conflicts.items():
-        if given:
-            raise ConfigError(
-                f"train.shard does not support {name}. Leave one of them out.", "no_sharding"
-            )
+    name = None
+    if has_experts(model):
+        name = "a mixture of experts"
+    elif config.compile or config.reward.samples:
+        name = "train.compile" if config.compile else "train.reward"
+    if name is not None:
+        raise ConfigError(
+            f"train.shard does not support {name}. Leave one of them out.", "no_sharding"
+        )
 
 
 def shard(model: nn.Module, device: torch.device, processes: Processes) -> nn.Module:
@@ -94,17 +93,16 @@ def shard(model: nn.Module, device: torch.device, processes: Processes) -> nn.Mo
     for part in parts:
         part.set_gradient_divide_factor(1.0)  # a sum: the loop divides by the global count
         part.set_force_sum_reduction_for_comms(True)  # gloo has no other
-    whole(lambda _: _collect_once(parts[1:]))
+
+    def collect_once(_: nn.Module) -> None:
+        for part in parts[1:]:
+            part.unshard()
+            part.reshard()
+
+    whole(collect_once)  # if validation made the tensors of weights, they could not be trained
     whole.reshard()
     processes.in_step = True
     return cast(nn.Module, whole)
-
-
-def _collect_once(parts: Sequence[FSDPModule]) -> None:
-    """Make the tensors of collected weights, which could not be trained if validation made them."""
-    for part in parts:
-        part.unshard()
-        part.reshard()
 
 
 def call_collected(trained: nn.Module, model: nn.Module, function: Callable[[nn.Module], R]) -> R:

@@ -1,10 +1,18 @@
-"""The trainer: reads the data, builds the model, resumes, trains, validates and saves."""
+"""The trainer: reads the data, builds the model, resumes, trains, validates and saves.
+
+    train          joins the processes, locks the directory of the run
+      prepare        configuration and files -> `Prepared`: data, tokenizers, plan of the batches
+      Trainer        `Prepared` -> model, objective, optimizer
+        fit            resume, then update, validate and save until the end -> `TrainResult`
+
+Every process does all of it, and only the first writes: see `Processes.first`.
+"""
 
 import math
 import time
 from collections.abc import Callable, Iterable
 from contextlib import ExitStack
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -27,7 +35,6 @@ from polyhead.models.registry import FAMILIES
 from polyhead.tasks.losses import OBJECTIVES, BalancedLoss, Objective
 from polyhead.training import finetune
 from polyhead.training.callbacks import (
-    Callback,
     Callbacks,
     EndReason,
     SavedCheckpoint,
@@ -37,21 +44,34 @@ from polyhead.training.callbacks import (
     Validation,
 )
 from polyhead.training.config import RunConfig, stack_of
+from polyhead.training.finetune import PretrainedModel
 from polyhead.training.loop import NotFinite, Progress, Update, finished, out_of_memory, train_loop
 from polyhead.training.memory_data import MemoryData
 from polyhead.training.optim import build_optimizer, learning_rate
-from polyhead.training.processes import Processes, is_lost_connection, join_processes
+from polyhead.training.processes import (
+    Processes,
+    handle_signals,
+    is_lost_connection,
+    join_processes,
+)
 from polyhead.training.result import TrainResult
-from polyhead.training.run_checkpoints import RunCheckpoints
-from polyhead.training.run_dir import RunDir
+from polyhead.training.run_dir import RunCheckpoints, RunDir
 from polyhead.training.run_log import READING, RunLog, with_nan, without_nan
 from polyhead.training.sharding import call_collected, place, share_of
-from polyhead.training.signals import handle_signals
-from polyhead.training.tasks.base import TrainingTask
+from polyhead.training.tasks.base import TaskSetup
 from polyhead.training.tasks.from_object import training_of
 
 ENVIRONMENT = "environment"  # in training.json
 STOPPED = 1000  # stands for the signal if a callback stops training
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A run whose data has been read: the configuration of its setup is complete."""
+
+    setup: TaskSetup
+    pretrained: PretrainedModel | None
+    files: dict[str, list[str]]  # with the data in memory, by option of [data]
 
 
 def train(
@@ -68,135 +88,112 @@ def train(
     Nothing is written before configuration and data have been checked. See `polyhead.train`.
     memory: data that is not in files; the files that the configuration names for it do not exist.
     """
-    trainer = Trainer(config, RunDir(run_dir), Callbacks(callbacks), memory)
-    return trainer.fit(fresh=fresh, accept_changes=accept_changes)
+    options, processes = config.train, Processes()
+    device = devices.choose(options.device)
+    if options.bf16:
+        devices.check_bf16(device)
+    devices.keep_freed_memory()
+    run = RunDir(run_dir, fresh=fresh, accept_changes=accept_changes)
+    log = RunLog(run_dir, Callbacks(callbacks))
+    try:
+        with (
+            join_processes(options.timeout) as processes,
+            ExitStack() as stack,
+            handle_signals(processes),
+        ):
+            processes.check(options.accumulate, exact=options.exact and not options.shard)
+            processes.first(lambda: stack.enter_context(run.exclusive_lock()))
+            prepared = prepare(config, run, log, processes, memory)
+            return Trainer(prepared, device, run, log, processes).fit()
+    except (RuntimeError, MemoryError) as error:
+        if is_lost_connection(error):
+            raise processes.lost() from error
+        if not out_of_memory(error):
+            raise
+        raise PolyheadError(
+            "out of memory; saved checkpoints are intact. Lower train.max_tokens or "
+            "data.max_length, make the model smaller, or close other programs.",
+            "out_of_memory",
+        ) from error
+
+
+def prepare(
+    config: RunConfig,
+    run_dir: RunDir,
+    log: RunLog,
+    processes: Processes,
+    memory: MemoryData | None = None,
+) -> Prepared:
+    """Set the task up: in the first process, and then in the others, which write nothing."""
+    prepared = processes.first(
+        lambda: read_data(config, run_dir, log, memory, is_first=True), patient=True
+    )
+    files = processes.from_first(None if prepared is None else prepared.files)
+    if prepared is None:
+        log.silence()
+        prepared = read_data(config.with_files(files), run_dir, log, None, is_first=False)
+    return prepared
+
+
+def read_data(
+    config: RunConfig, run_dir: RunDir, log: RunLog, memory: MemoryData | None, *, is_first: bool
+) -> Prepared:
+    """Check the directory, read the data, train or load the tokenizers, and plan the batches."""
+    init = config.train.init
+    pretrained = None if init is None else finetune.read_pretrained(config, init)
+    sized = config if pretrained is None else finetune.with_pretrained_sizes(config, pretrained)
+    changes = run_dir.check_config(sized) if is_first else []
+    READING.set(log.callback)
+    log.callback.on_stage("reading the data")
+    files = memory.write(run_dir.inputs, sized) if memory is not None else {}
+    located = sized.with_files(files)
+    task = training_of(config.task)
+    corpus, fingerprints = task.read_data(located)
+    corpus = limit_training(corpus, config.data.max_examples, config.train.seed)
+    if pretrained is not None and config.task != "translation":
+        fingerprints["pre-trained model or its"] = pretrained.fingerprint
+    if is_first:  # from here on the directory is that of this run
+        run_dir.check_data(fingerprints)
+        run_dir.start(located)
+        run_dir.record_data(fingerprints, corpus.valid)
+    if changes:
+        log.notice(f"resuming with a changed configuration: {'; '.join(changes)}")
+    for notice in corpus.notices:
+        log.notice(notice)
+    if pretrained is not None:
+        finetune.adopt_tokenizers(located, pretrained, run_dir)
+    setup = task.setup(located, run_dir, corpus, log)
+    if config.train.epochs is not None:  # counted in batches, which depend on the tokenizers
+        complete = setup.config.with_steps(setup.batches.n_batches(0))
+        setup = replace(setup, config=complete)
+    return Prepared(setup, pretrained, files)
 
 
 class Trainer:
-    """Training of one run: `fit` calls the other methods in the order in which they stand here."""
+    """Training of a prepared run: `fit` calls the other methods in the order they stand here."""
 
     def __init__(
         self,
-        config: RunConfig,
+        prepared: Prepared,
+        device: torch.device,
         run_dir: RunDir,
-        callback: Callback,
-        memory: MemoryData | None = None,
+        log: RunLog,
+        processes: Processes,
     ) -> None:
-        self.config, self.run_dir, self.memory = config, run_dir, memory
-        self.files: dict[str, list[str]] = {}  # with the data in memory, by option of [data]
-        self.processes = Processes()
-        self.device = devices.choose(config.train.device)
-        if config.train.bf16:
-            devices.check_bf16(self.device)
-        devices.keep_freed_memory()
-        self.log = RunLog(run_dir.path, callback)
-        self.checkpoints = RunCheckpoints(run_dir, self.log, config.train.keep)
-        self.task: TrainingTask = training_of(config.task)
-        self.progress = Progress()
+        self.setup, self.config = prepared.setup, prepared.setup.config
+        self.device, self.run_dir, self.log, self.processes = device, run_dir, log, processes
+        options = self.config.train
+        self.checkpoints = RunCheckpoints(run_dir, log, options.keep)
+        self.progress, self.started = Progress(), 0.0
         self.metrics: dict[str, Any] | None = None  # of the last validation
 
-    def fit(self, *, fresh: bool = False, accept_changes: bool = False) -> TrainResult:
-        """Train until all steps are done, patience is, or a signal arrives."""
-        try:
-            with (
-                join_processes(self.config.train.timeout) as self.processes,
-                ExitStack() as stack,
-                handle_signals(self.processes),
-            ):
-                options = self.config.train
-                exact = options.exact and not options.shard
-                self.processes.check(options.accumulate, exact=exact)
-                lock = self.run_dir.exclusive_lock()
-                self.processes.first(lambda: stack.enter_context(lock))
-                self.prepare(fresh=fresh, accept_changes=accept_changes)
-                self.build_model()
-                reason: EndReason = "failed"
-                try:
-                    self.resume()
-                    while not self.run_loop():
-                        pass
-                    reason = self.reason_of_end()
-                finally:
-                    step, metrics = self.progress.step, self.metrics or {}
-                    self.log.callback.on_end(TrainingEnd(step, reason, metrics))
-        except (RuntimeError, MemoryError) as error:
-            if is_lost_connection(error):
-                raise self.processes.lost() from error
-            if not out_of_memory(error):
-                raise
-            raise PolyheadError(
-                "out of memory; saved checkpoints are intact. Lower train.max_tokens or "
-                "data.max_length, make the model smaller, or close other programs.",
-                "out_of_memory",
-            ) from error
-        folder = self.run_dir.path
-        best = folder / "best" if follow(folder / "best").is_dir() else folder / "last"
-        signal_number = self.processes.agreed_signal if reason == "interrupted" else None
-        return TrainResult(folder, best, step, signal_number, metrics, reason, self.processes.rank)
-
-    def reason_of_end(self) -> EndReason:
-        """Return why training ended; after the last step a signal interrupted nothing."""
-        if self.progress.step >= self.config.train.steps:
-            return "finished"
-        if finished(self.config.train, self.progress):
-            return "patience"
-        return "stopped" if self.processes.agreed_signal == STOPPED else "interrupted"
-
-    def prepare(self, *, fresh: bool, accept_changes: bool) -> None:
-        """Set the task up: in the first process, and then in the others, which write nothing."""
-        read = partial(self.read_data, fresh=fresh, accept_changes=accept_changes)
-        self.processes.first(read, patient=True)
-        files = self.processes.from_first(self.files)
-        if not self.processes.is_first:
-            self.config = self.config.with_files(files)
-            self.log.silence()
-            read()
-
-    def read_data(self, *, fresh: bool, accept_changes: bool) -> None:
-        """Check the directory, read the data, and set the task up."""
-        changes, is_first, init = [], self.processes.is_first, self.config.train.init
-        self.pretrained = None if init is None else finetune.read_pretrained(self.config, init)
-        if self.pretrained is not None:
-            self.config = finetune.with_pretrained_sizes(self.config, self.pretrained)
-        if is_first:
-            changes = self.run_dir.check_config(
-                self.config, fresh=fresh, accept_changes=accept_changes
-            )
-        READING.set(self.log.callback)
-        self.log.callback.on_stage("reading the data")
-        if self.memory is not None and is_first:
-            self.files = self.memory.write(self.run_dir.inputs, self.config)
-            self.config = self.config.with_files(self.files)
-        config = self.config
-        corpus, fingerprints = self.task.read_data(config)
-        corpus = limit_training(corpus, config.data.max_examples, config.train.seed)
-        if self.pretrained is not None and config.task != "translation":
-            fingerprints["pre-trained model or its"] = self.pretrained.fingerprint
-        if is_first:
-            self.run_dir.check_data(fingerprints, fresh=fresh)
-            self.run_dir.start(self.config, fresh=fresh)
-            self.run_dir.record_data(fingerprints, corpus.valid)
-        if changes:
-            self.log.notice(f"resuming with a changed configuration: {'; '.join(changes)}")
-        for notice in corpus.notices:
-            self.log.notice(notice)
-        if self.pretrained is not None:
-            finetune.adopt_tokenizers(config, self.pretrained, self.run_dir)
-        self.setup = self.task.setup(config, self.run_dir, corpus, self.log)
-        self.config = self.setup.config
-        if self.config.train.epochs is not None:
-            self.config = self.config.with_steps(self.setup.batches.n_batches(0))
-
-    def build_model(self) -> None:
-        options = self.config.train
-        torch.manual_seed(options.seed)
-        model: Any = FAMILIES[self.config.family].model(self.config.model)
+        torch.manual_seed(options.seed)  # only the initial weights depend on it
+        self.model: Any = FAMILIES[self.config.family].model(self.config.model)
         classes = self.setup.about.get("classes", ())
-        self.all_pretrained = self.pretrained is not None and finetune.load_weights(
-            self.pretrained, model, self.log, classes
+        self.all_pretrained = prepared.pretrained is not None and finetune.load_weights(
+            prepared.pretrained, self.model, log, classes
         )
-        self.model = model
-        self.trained = place(model, self.device, options, self.processes, self.log)
+        self.trained = place(self.model, device, options, processes, log)
         self.objective: Objective = OBJECTIVES[options.objective](self.setup)
         if has_experts(self.model):
             self.objective = BalancedLoss(self.objective)
@@ -207,45 +204,63 @@ class Trainer:
         if options.compile:
             self.model.hidden = torch.compile(self.model.hidden, dynamic=True)
         n_parameters = sum(p.numel() for p in self.model.parameters())
-        self.log.notice(
+        log.notice(
             f"{self.setup.summary}; {n_parameters / 1e6:.1f} million parameters; "
-            f"{options.steps:,} step{'s' * (options.steps != 1)} on {self.device}"
+            f"{options.steps:,} step{'s' * (options.steps != 1)} on {device}"
         )
         self.optimizer = build_optimizer(self.model, options.optimizer)
 
+    def fit(self) -> TrainResult:
+        """Train until all steps are done, patience is, or a signal arrives."""
+        options = self.config.train
+        reason: EndReason = "failed"
+        try:
+            self.resume()
+            while not self.run_loop():
+                pass
+            if finished(options, self.progress):  # also if a signal came after the last step
+                reason = "finished" if self.progress.step >= options.steps else "patience"
+            else:
+                is_stopped = self.processes.agreed_signal == STOPPED
+                reason = "stopped" if is_stopped else "interrupted"
+        finally:
+            end = TrainingEnd(self.progress.step, reason, self.metrics or {})
+            self.log.callback.on_end(end)
+        folder = self.run_dir.path
+        best = folder / "best" if follow(folder / "best").is_dir() else folder / "last"
+        received = self.processes.agreed_signal if reason == "interrupted" else None
+        return TrainResult(
+            folder, best, end.step, received, self.metrics or {}, reason, self.processes.rank
+        )
+
     def resume(self) -> None:
         """Restore the newest valid checkpoint; without one, save the initial state."""
-        # An initial model that is trained already is validated: it may stay the best.
         newest = self.choose_checkpoint(self.checkpoints.newest)
         if newest is None:
             self.log.forget_after(0)
-            self.report_start()
-            if self.all_pretrained:
+        else:
+            saved_in = self.restore(newest)
+            languages = self.setup.about.get("languages", ("", ""))
+            self.processes.first(lambda: set_run_languages(self.run_dir.checkpoints, languages))
+            # a process that was killed may not have done this
+            self.processes.first(lambda: self.checkpoints.tidy(newest, self.progress))
+        step, steps = self.progress.step, self.config.train.steps
+        metrics, values = self.metrics or {}, self.config.plain()
+        start = TrainingStart(self.run_dir.path, step, steps, metrics, values, self.model)
+        self.log.callback.on_start(start)
+        if newest is None:
+            if self.all_pretrained:  # it is trained already, and may stay the best
                 self.progress.judge(self.validate())
             self.save()
-            return
-        saved_in = self.restore(newest)
-        languages = self.setup.about.get("languages", ("", ""))
-        self.processes.first(lambda: set_run_languages(self.run_dir.checkpoints, languages))
-        # a process that was killed may not have done this
-        self.processes.first(lambda: self.checkpoints.tidy(newest, self.progress))
-        self.report_start()
-        step = f"step {self.progress.step:,}"
-        if finished(self.config.train, self.progress):
-            self.log.notice(f"{step}: training already complete")
-        elif self.progress.step:
-            self.log.notice(f"resuming from {step}")
+        elif finished(self.config.train, self.progress):
+            self.log.notice(f"step {step:,}: training already complete")
+        elif step:
+            self.log.notice(f"resuming from step {step:,}")
             if changes := differences(saved_in, devices.environment(self.device)):
                 self.log.notice(
                     f"resuming in another environment ({'; '.join(changes)}): the last bits of "
                     "the weights will differ from those of an uninterrupted run"
                 )
-
-    def report_start(self) -> None:
-        path, step, steps = self.run_dir.path, self.progress.step, self.config.train.steps
-        metrics, values = self.metrics or {}, self.config.plain()
-        start = TrainingStart(path, step, steps, metrics, values, self.model)
-        self.log.callback.on_start(start)
 
     def choose_checkpoint(self, choose: Callable[[], Path | None]) -> Path | None:
         """Return the checkpoint that the first process chooses."""
@@ -265,8 +280,13 @@ class Trainer:
         except ConfigError as error:
             path = checkpoint / train_state.NUMBERS
             raise CheckpointError(f"{path}: {error}", "damaged_state") from None
-        if "version" not in state and self.progress.step:
-            self.checkpoints.check_finished(done=finished(self.config.train, self.progress))
+        is_old = "version" not in state and self.progress.step
+        if is_old and not finished(self.config.train, self.progress):
+            raise CheckpointError(
+                f"{self.run_dir.path} was started by polyhead 0.1, which seeds dropout otherwise. "
+                "Finish it there, use --fresh, or start another run with --init and its weights.",
+                "old_run",
+            )
         self.metrics = with_nan(state.get("metrics"))
         self.log.forget_after(self.progress.step)
         environment = state.get(ENVIRONMENT)  # earlier versions did not save it
@@ -294,7 +314,7 @@ class Trainer:
         try:
             for update in updates:
                 self.report(update)
-                improved = False
+                improved = False  # judged before the checkpoint is saved, which may be the best
                 if progress.step >= options.steps or progress.step % options.validate_every == 0:
                     improved = progress.judge(self.validate())
                 stopping = finished(options, progress) or self.processes.agreed_signal > 0
@@ -336,12 +356,12 @@ class Trainer:
     def validate(self) -> float:
         """Measure and log the validation metrics; return the score, lower is better."""
         step, judge_by = self.progress.step, self.config.train.judge_by
-
-        def measure(model: Any) -> dict[str, float]:
-            return self.setup.validate(model, step, self.processes)
-
         with record_usage(self.model) as usages:
-            metrics = call_collected(self.trained.eval(), self.model, measure)
+            metrics = call_collected(
+                self.trained.eval(),
+                self.model,
+                lambda model: self.setup.validate(model, step, self.processes),
+            )
         amounts = expert_usage.add_amounts(
             self.processes.gather(expert_usage.usage_amounts(usages))
         )

@@ -33,8 +33,9 @@ from polyhead.training.config import read_run
 from polyhead.training.finetune import check_blocks
 from polyhead.training.processes import Processes
 from polyhead.training.run_dir import RunDir
+from polyhead.training.run_log import RunLog
 from polyhead.training.tasks.text_classification import validate
-from polyhead.training.trainer import Trainer, train
+from polyhead.training.trainer import prepare, train
 
 
 @pytest.fixture(scope="module")
@@ -174,19 +175,17 @@ def texts_by_number(batches, epoch):
 
 def test_subwords_are_sampled_in_training_but_not_in_validation(tmp_path, encoders):
     files, init = write_labelled(tmp_path), f"train.init={encoders['bert']}"
-    sampled, constant = (
-        Trainer(configured("classify-small", files, init, option), RunDir(folder), Callback())
-        for option, folder in (
-            ("text.sampling=0.5", tmp_path / "run"),
-            ("text.sampling=0", tmp_path / "plain"),
-        )
-    )
-    for trainer in (sampled, constant):
-        trainer.run_dir.path.mkdir()
-        trainer.read_data(fresh=False, accept_changes=False)
-    source = sampled.setup.tokenizers.source
+
+    def prepared(option, folder):
+        folder.mkdir()
+        config = configured("classify-small", files, init, option)
+        return prepare(config, RunDir(folder), RunLog(folder, Callback()), Processes()).setup
+
+    sampled = prepared("text.sampling=0.5", tmp_path / "run")
+    constant = prepared("text.sampling=0", tmp_path / "plain")
+    source = sampled.tokenizers.source
     texts = load_labelled(sampled.config.data, sampled.config.train.seed).train.texts
-    epochs = [texts_by_number(sampled.setup.batches, epoch) for epoch in (0, 1, 0)]
+    epochs = [texts_by_number(sampled.batches, epoch) for epoch in (0, 1, 0)]
     assert epochs[0] == epochs[2] != epochs[1]
     assert all(
         source.decode(ids[1:]) == source.normalise(text)
@@ -197,10 +196,10 @@ def test_subwords_are_sampled_in_training_but_not_in_validation(tmp_path, encode
     again = load_tokenizers(tmp_path / "run" / "tokenizer")
     assert again.config.sampling == 0.5
     assert again.source.encode(texts[0]) == source.encode(texts[0])  # only training samples
-    short = replace(sampled.setup.batches.sampler, max_length=5)
-    sampled.setup.batches.sampler = short
-    assert {len(ids) for ids in texts_by_number(sampled.setup.batches, 0)} == {5}
-    uncut = [texts_by_number(constant.setup.batches, epoch) for epoch in (0, 1)]
+    short = replace(sampled.batches.sampler, max_length=5)
+    sampled.batches.sampler = short
+    assert {len(ids) for ids in texts_by_number(sampled.batches, 0)} == {5}
+    uncut = [texts_by_number(constant.batches, epoch) for epoch in (0, 1)]
     assert uncut[0] == uncut[1] != epochs[0]
 
 

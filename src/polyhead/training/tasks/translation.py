@@ -30,11 +30,11 @@ from polyhead.metrics.named_metrics import MetricName, registered_metric
 from polyhead.special_tokens import PAD
 from polyhead.tasks.base import Outputs
 from polyhead.tasks.losses import Objective, TranslationLoss
+from polyhead.tasks.reward import ExpectedReward
 from polyhead.tokenizers.base import encode_lines
 from polyhead.tokenizers.storage import TokenizerPair
 from polyhead.training.config import RunConfig
 from polyhead.training.processes import Processes
-from polyhead.training.reward import ExpectedReward
 from polyhead.training.run_dir import SAMPLES, RunDir, fingerprint
 from polyhead.training.run_log import RunLog
 from polyhead.training.small_data import adapt, check_enough, warn_if_few
