@@ -36,16 +36,17 @@ class Curve:
 
     def plot(self) -> Picture:
         """Draw the losses and the first score of the validations."""
-        losses = {
-            "training": _points(self.steps, lambda at: at.loss),
-            "validation": _points(self.validations, lambda at: at.metrics.get("loss")),
+        training = _points([(at.step, at.loss) for at in self.steps])
+        charts: dict[str, Lines] = {
+            "loss": {"training": training, "validation": self._scores("loss")}
         }
-        charts: dict[str, Lines] = {"loss": losses}
         for name, (label, _) in METRICS.items():
-            score = _points(self.validations, lambda at: at.metrics.get(name))  # noqa: B023
-            if score and len(charts) < 2:
+            if len(charts) < 2 and (score := self._scores(name)):
                 charts[label] = {"validation": score}
         return line_charts("metrics", charts, "step")
+
+    def _scores(self, name: str) -> list[Point]:
+        return _points([(at.step, at.metrics.get(name)) for at in self.validations])
 
     def to_pandas(self) -> "pd.DataFrame":
         """Return a row per step; columns of validations start with "valid_"."""
@@ -75,13 +76,9 @@ def read_curve(folder: Path) -> Curve:
     return Curve(tuple(steps), tuple(validations))
 
 
-def _points(items: Sequence[Any], value_of: Any) -> list[Point]:
+def _points(values: Sequence[tuple[int, float | None]]) -> list[Point]:
     """Return finite values by step; of many, every n-th and the last."""
-    points = [
-        Point(item.step, value)
-        for item in items
-        if (value := value_of(item)) is not None and math.isfinite(value)
-    ]
+    points = [Point(step, y) for step, y in values if y is not None and math.isfinite(y)]
     stride = -(-len(points) // MAX_POINTS) or 1
     return points[::-stride][::-1]
 
