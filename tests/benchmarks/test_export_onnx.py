@@ -1,11 +1,8 @@
 """The comparison of exported graphs: both searches are called alike, a missing program is named."""
 
 import export_onnx
-import export_transformersjs
-import pytest
 import small_models as small
 
-from polyhead.errors import MissingError
 from polyhead.special_tokens import EOS, PAD
 
 
@@ -18,9 +15,3 @@ def test_outputs_have_the_order_of_the_batches_and_only_words():
     assert outputs == alone
     assert any(outputs)
     assert not {EOS, PAD} & {id for row in outputs for id in row}
-
-
-def test_a_missing_program_and_a_failing_one_are_reported_in_one_line(tmp_path):
-    for command in (["there-is-no-such-program"], ["false"]):
-        with pytest.raises(MissingError, match=command[0]):
-            export_transformersjs.run(command, tmp_path)

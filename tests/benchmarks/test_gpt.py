@@ -1,7 +1,5 @@
 """The comparisons of language models: the peer computes what we compute, the text is cut right."""
 
-import math
-
 import gpt
 import peers_gpt
 import pytest
@@ -9,7 +7,6 @@ import torch
 
 from polyhead.layers.transformer_stack import StackConfig
 from polyhead.models.gpt import GPT, GPTConfig
-from polyhead.pipelines.text_generator import LanguageScore
 
 STACK = StackConfig(2, 16, 4, 32, dropout=0.0, norm="pre", activation="gelu_tanh")
 
@@ -40,26 +37,6 @@ def test_the_plain_model_with_our_weights_gives_our_logits_and_gradients():
     torch.testing.assert_close(
         plain.tokens.weight.grad, ours.embed.tokens.weight.grad, rtol=1e-3, atol=1e-5
     )
-
-
-def test_the_text_is_cut_by_characters(plays, tmp_path):
-    first, last = gpt.cut(gpt.read_text(quick=False), tmp_path / "cut")
-    assert first.read_text() + last.read_text() == plays
-    assert len(first.read_text()) == int(0.9 * len(plays))
-
-
-def test_windows_are_followed_by_what_follows():
-    stream = torch.arange(50)
-    ids, labels = next(peers_gpt.random_windows(stream, 7, 3, 1))
-    assert ids.shape == (3, 7)
-    assert torch.equal(labels, ids + 1)
-
-
-def test_nats_are_counted_per_character_and_judged_by_the_bar():
-    found = LanguageScore(2.0, math.exp(2.0), 2.5, 100, 120, 0)
-    row = gpt.row_of(["a", "1", "2.0", "3"], found, 1.8)
-    assert row[5:8] == [f"{2.5 * math.log(2):.4f}", "2.5000", "1.8: reached"]
-    assert gpt.row_of(["a", "1", "2.0", "3"], found, 1.7)[7] == "1.7: MISSED"
 
 
 @pytest.mark.usefixtures("plays")

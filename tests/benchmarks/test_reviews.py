@@ -1,6 +1,5 @@
 """The comparison of pre-trained nets: its samples, its clock, and what it says without data."""
 
-import pytest
 import reviews
 
 
@@ -21,9 +20,3 @@ def test_samples_are_drawn_by_their_seed_and_survive_being_written(tmp_path):
     part = tmp_path / "part.tsv"
     part.write_text(reviews.rows(found), encoding="utf-8")
     assert reviews.examples(part) == found
-
-
-def test_the_watch_forgets_the_first_half():
-    watch = reviews.Watch()
-    watch.moments = [0.0, 50.0, 100.0, 102.0, 104.0, 106.0]
-    assert watch.seconds == pytest.approx(2.0)
