@@ -68,7 +68,7 @@ MAX_LINES = {  # of *.py, per package; lower them with every step, raise one in 
     "data": 8_008, "decoding": 1_150, "engines": 928, "experiments": 3_187, "layers": 3_817,
     "metrics": 923, "models": 3_338, "notes": 3_606, "pipelines": 3_501, "render": 492,
     "server": 4_078, "tasks": 1_855, "tokenizers": 1_338, "training": 5_642, "viz": 1_705,
-    "tests": 41_796,
+    "tests": 41_686,
 }  # fmt: skip
 ERRORS = ("ConfigError", "DataError", "CheckpointError", "MissingError", "Diverged",
           "PolyheadError")  # fmt: skip

@@ -130,7 +130,7 @@ def runs(name: str) -> dict[str, Any]:
     option, (_, base) = ROWS[name].option, base_of(ROWS[name].base or name)
     for way, store in (("file", "never"), ("store", "always")):
         trained(name, way, store, **{option: both[option]})
-    trained(name, "memory", **{option: task_rows.examples(name)})
+    trained(name, "memory", **{option: task_rows.examples(ROWS[name].data)})
     trained(name, "resumed", **both)
     trained(name, "init", init=str(base), **both)
     ways = ("valid_given", "file", "store", "memory", "resumed", "init")
