@@ -27,7 +27,7 @@ MAY_IMPORT = {  # every package, and the packages it may import
     "layers": {"bounds", "errors", "plugin_registry"},
     "models": {"layers", "bounds", "config", "errors", "plugin_registry"},
     "tokenizers": {"config", "errors", "sandbox", "special_tokens"},
-    "data": {"tokenizers", *FOUNDATION},
+    "data": {"checkpoint", "tokenizers", *FOUNDATION},  # checkpoint: sealed directories
     "checkpoint": {"models", "tokenizers", *FOUNDATION},
     "decoding": {"bounds", "errors", "special_tokens"},
     "engines": {"checkpoint", "data", "tokenizers", "decoding", *FOUNDATION},

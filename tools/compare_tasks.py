@@ -31,9 +31,9 @@ from task_rows import ROWS, Row
 
 from polyhead import load
 from polyhead.cli import main as program
+from polyhead.data import corpus_cache
 from polyhead.pipelines.evaluator import evaluate
 from polyhead.server.model_registry import load_models
-from polyhead.training import corpus_cache
 from polyhead.training.entry import train
 from polyhead.viz.capture import attention_view
 

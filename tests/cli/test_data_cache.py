@@ -8,8 +8,8 @@ import pytest
 from tiny import SMALL, write_corpus
 
 from polyhead.cli.main import main
+from polyhead.data import corpus_cache
 from polyhead.errors import DataError
-from polyhead.training import corpus_cache
 from polyhead.training.config import read_run
 from polyhead.training.trainer import train
 

@@ -10,9 +10,10 @@ from expected_errors import raises
 from text_reading import read_text
 
 from polyhead.data.catalog import KNOWN, lookup
+from polyhead.data.config import LISTS
 from polyhead.data.locate import PACKAGES, data_dirs, find, home
 from polyhead.errors import ConfigError, DataError
-from polyhead.training.config import LISTS, read_run, recipe_names
+from polyhead.training.config import read_run, recipe_names
 
 
 @pytest.fixture(autouse=True)

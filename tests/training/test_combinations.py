@@ -19,7 +19,8 @@ from reporters import Crash, crash_at
 from task_rows import ROWS
 
 from polyhead.cli.main import main
-from polyhead.training import corpus_cache, entry
+from polyhead.data import corpus_cache
+from polyhead.training import entry
 
 DATA = ("memory", "file", "store")
 WAYS = ("fresh", "resumed", "init", "processes")

@@ -10,6 +10,7 @@ from expected_errors import raises
 
 import polyhead
 from polyhead.cli.train import train as command
+from polyhead.data.memory_data import OPTIONS
 from polyhead.errors import ConfigError
 from polyhead.training import entry
 from polyhead.training.callbacks import Callback
@@ -20,7 +21,6 @@ from polyhead.training.display import (
     choose_display,
 )
 from polyhead.training.entry import SETTINGS, as_overrides
-from polyhead.training.memory_data import OPTIONS
 from polyhead.training.result import TrainResult
 
 

@@ -161,8 +161,8 @@ def cache(
     polyhead data cache --prune --older-than 30d
     polyhead data cache --prune --all
     """
-    from polyhead.training.corpus_cache import folder, list_stores, remove_damaged
-    from polyhead.training.corpus_cache import prune as delete
+    from polyhead.data.corpus_cache import folder, list_stores, remove_damaged
+    from polyhead.data.corpus_cache import prune as delete
 
     match = re.fullmatch(r"(\d{1,6})([dh])", older_than)
     if match is None:

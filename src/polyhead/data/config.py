@@ -87,3 +87,8 @@ class DataConfig:
                 raise ValueError(f"{name} = {getattr(self, name)}: expected at least 1")
         if not 0 < self.blanks <= 1:
             raise ValueError(f"blanks = {self.blanks}: expected a share above 0 and up to 1")
+
+
+LISTS = tuple(  # options of [data] that take several files
+    name for name, default in vars(DataConfig()).items() if default == () and name != "tag_names"
+)

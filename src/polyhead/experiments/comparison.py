@@ -7,6 +7,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from polyhead.config import suggest
+from polyhead.data.memory_data import OPTIONS, split_data
 from polyhead.errors import ConfigError
 from polyhead.experiments.budget import read_budget
 from polyhead.experiments.plan import CompareRequest, check_directory
@@ -16,7 +17,6 @@ from polyhead.experiments.variants import expand, find_plan, plan_of_recipes, re
 from polyhead.training.callbacks import Callback
 from polyhead.training.config import DEFAULT_RECIPE, RunConfig, fitting_recipe, read_run
 from polyhead.training.entry import Overrides, as_overrides
-from polyhead.training.memory_data import OPTIONS, split_data
 from polyhead.training.run_dir import INPUTS
 
 
@@ -83,10 +83,11 @@ def read_data(
             raise ConfigError(f"files: no such data {name}{suggest(name, OPTIONS)}", "unknown_key")
         if name.startswith("test_") == (kind == "test_"):
             data[option] = value
-    files, memory = split_data(data, folder)
+    files, memory = split_data(data, folder / INPUTS)
     if memory is not None:
         check_directory(folder)
-        files |= memory.write(folder / INPUTS, read_config())
+        config = read_config()
+        files |= memory.write(folder / INPUTS, config.data, config.task, config.model)
     return {name.replace("valid_", kind): paths for name, paths in files.items()}
 
 

@@ -14,14 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from polyhead.config import from_dict
-from polyhead.data.config import DataConfig
+from polyhead.data.config import LISTS, DataConfig
 from polyhead.data.holdout import MAX_SHARE_OF_PAIRS, held_out_count
 from polyhead.data.locate import find
 from polyhead.data.parallel import Pairs, hold_out, read_pairs, read_references
 from polyhead.data.schedules.generator import make_missing
 from polyhead.errors import ConfigError, DataError
 from polyhead.experiments.results import write_file, write_json
-from polyhead.training.config import LISTS
 
 PLAN = "contest.json"  # empty until the data is written
 BESIDE = {"val": "test_2016_flickr", "valid": "test", "dev": "test"}  # by the name's first part

@@ -21,6 +21,7 @@ from polyhead.atomic_file import os_errors_as_polyhead_errors
 from polyhead.checkpoint.atomic_dir import DRAFT
 from polyhead.config import read, set_by_path
 from polyhead.cost.breakdown import count_parameters, step_memory
+from polyhead.data.file_sums import fingerprint
 from polyhead.devices import memory_size
 from polyhead.errors import ConfigError
 from polyhead.experiments.budget import Budget
@@ -30,7 +31,7 @@ from polyhead.experiments.systems import HOME, Contest, Scale, System, select_sy
 from polyhead.models.registry import FAMILIES
 from polyhead.pipelines.evaluation import Metric
 from polyhead.training.config import DEFAULT_RECIPE, READ, build, find_recipe, with_files
-from polyhead.training.run_dir import INPUTS, fingerprint
+from polyhead.training.run_dir import INPUTS
 
 BUDGETS = "budget.json"
 OTHERS = {  # plural names of differences

@@ -17,6 +17,7 @@ from polyhead import devices
 from polyhead.checkpoint.atomic_dir import atomic_dir
 from polyhead.config import from_dict
 from polyhead.data.config import DataConfig
+from polyhead.data.file_sums import fingerprint
 from polyhead.data.parallel import load_parallel
 from polyhead.errors import DataError, Diverged
 from polyhead.experiments.budget import UpdateTimer, with_steps
@@ -42,7 +43,7 @@ from polyhead.tokenizers.base import TextConfig
 from polyhead.tokenizers.storage import TokenizerPair, save_tokenizers
 from polyhead.training.callbacks import Callback, Callbacks
 from polyhead.training.config import RunConfig, build
-from polyhead.training.run_dir import TOKENIZER, fingerprint
+from polyhead.training.run_dir import TOKENIZER
 from polyhead.training.run_log import RunLog
 from polyhead.training.tasks.base import load_or_train_tokenizers
 from polyhead.training.tasks.translation import EncodedPairs, encode_pairs

@@ -27,7 +27,7 @@ from polyhead.config import (
     suggest,
     to_toml,
 )
-from polyhead.data.config import DataConfig
+from polyhead.data.config import LISTS, DataConfig
 from polyhead.data.dataset_dir import with_splits
 from polyhead.decoding.options import DecodeConfig
 from polyhead.devices import memory_size
@@ -56,9 +56,6 @@ DEFAULT_FAMILY = "transformer"
 MOST_TENSORS = 50_000  # of a model that is trained; 2,048 experts in two layers have 16,800
 SHORTEST = 3  # tokens of a text: BOS, EOS and one between them
 SHORTEST_PAIR = 8  # tokens of a question and a part of its context
-LISTS = tuple(  # options of [data] that take several files
-    name for name, default in vars(DataConfig()).items() if default == () and name != "tag_names"
-)
 READ = {  # by task: the options of [data] that only some tasks read; those of plug-ins read all
     "translation": "source target pairs source_key target_key source_language target_language "
                    "adapt encoding",

@@ -10,14 +10,15 @@ from typing import Any, Literal
 from torch.utils.data import Dataset
 
 from polyhead.data.languages import parse_languages
+from polyhead.data.memory_data import OPTIONS, MemoryData, split_data
 from polyhead.errors import ConfigError, PolyheadError
 from polyhead.training.callbacks import Callback
 from polyhead.training.config import RunConfig, fitting_recipe, read_run
 from polyhead.training.display import ProgressKind, choose_display
 from polyhead.training.launcher import is_started_by_torchrun, launch
 from polyhead.training.loggers import create_loggers
-from polyhead.training.memory_data import OPTIONS, MemoryData, split_data
 from polyhead.training.result import TrainResult, read_result
+from polyhead.training.run_dir import INPUTS
 from polyhead.training.trainer import train as train_run
 
 Data = str | Path | Iterable[object] | Dataset[object]
@@ -89,7 +90,7 @@ def read_request(given: Mapping[str, Any]) -> TrainRequest:
     """Check the arguments of `polyhead.train` or `polyhead train`, which have equal names."""
     recipe, run, init = given["recipe"], given["run"], given["init"]
     folder = Path(run or Path("runs") / (Path(recipe).stem if recipe else DEFAULT_RUN))
-    files, memory = split_data({name: given[name] for name in OPTIONS}, folder)
+    files, memory = split_data({name: given[name] for name in OPTIONS}, folder / INPUTS)
     settings = {key: given[name] for name, key in SETTINGS.items() if given[name] is not None}
     if given["languages"] is not None:
         sides = parse_languages(given["languages"])

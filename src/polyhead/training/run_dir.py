@@ -12,13 +12,12 @@
 Other files in the directory are ignored.
 """
 
-import hashlib
 import json
 import math
 import os
 import re
 import tomllib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -54,14 +53,15 @@ from polyhead.checkpoint.model_files import resolve, saved_languages
 from polyhead.checkpoint.tensors import save_tensors
 from polyhead.config import differences, from_dict
 from polyhead.data.bilingual_dictionary import FILE as DICTIONARY
-from polyhead.data.config import FORMER, DataConfig
+from polyhead.data.config import FORMER, LISTS, DataConfig
 from polyhead.data.images.image_arrays import LABELS
 from polyhead.data.labelled_text import LabelledExamples
 from polyhead.data.languages import configured_languages
 from polyhead.data.parallel import Pairs
+from polyhead.data.stored_text import ORDER
 from polyhead.errors import CheckpointError, ConfigError, DataError, Diverged, PolyheadError
 from polyhead.models.registry import FAMILIES
-from polyhead.training.config import LISTS, RunConfig, build
+from polyhead.training.config import RunConfig, build
 from polyhead.training.loop import Progress
 from polyhead.training.optim import ScheduleConfig
 from polyhead.training.processes import Processes
@@ -70,7 +70,6 @@ from polyhead.training.sharding import collect_weights, local_part
 
 CONFIG, DATA, TOKENIZER, SAMPLES = "config.toml", "data.json", "tokenizer", "samples"
 LOCK, INPUTS, N_HELD_OUT = ".lock", "inputs", 1000
-ORDER = "order of the training"  # data of more examples than a block, by data.store
 INPUT = re.compile(rf"(?:.*[/\\])?{INPUTS}[/\\](\w+)(?:-[0-9a-f]{{16}}\.\w+)?$")
 INPUT_FILE = re.compile(rf"\w+-[0-9a-f]{{16}}\.\w+({LABELS})?|{re.escape(TEMPORARY)}.*")
 OWN_FILES = (
@@ -289,14 +288,6 @@ class RunDir:
                     "or start over with --fresh.",
                     "data_changed",
                 )
-
-
-def fingerprint(lines: Iterable[str]) -> str:
-    """Return the sha256 of all lines."""
-    digest = hashlib.sha256()
-    for line in lines:
-        digest.update(line.encode("utf-8") + b"\n")
-    return digest.hexdigest()
 
 
 class RunCheckpoints:

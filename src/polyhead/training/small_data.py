@@ -9,10 +9,10 @@ from dataclasses import replace
 from itertools import chain
 
 from polyhead.data.parallel import Pairs
+from polyhead.data.stored_text import StoredText
 from polyhead.errors import DataError
 from polyhead.training.config import RunConfig
 from polyhead.training.run_log import RunLog
-from polyhead.training.stored_text import StoredText
 
 MIN_PAIRS = 9  # of ten, one is held out
 FEW, ENOUGH = 1_000, 20_000  # pairs

@@ -27,6 +27,7 @@ from polyhead.checkpoint.model_dir import SavedModel, first_not_finite, load_wei
 from polyhead.config import differences, from_dict
 from polyhead.data.batches.base import DataPosition
 from polyhead.data.holdout import limit_training
+from polyhead.data.memory_data import MemoryData
 from polyhead.errors import CheckpointError, ConfigError, PolyheadError
 from polyhead.layers.mixture_of_experts import has_experts, record_usage
 from polyhead.metrics import expert_usage
@@ -46,7 +47,6 @@ from polyhead.training.callbacks import (
 from polyhead.training.config import RunConfig, stack_of
 from polyhead.training.finetune import PretrainedModel
 from polyhead.training.loop import NotFinite, Progress, Update, finished, out_of_memory, train_loop
-from polyhead.training.memory_data import MemoryData
 from polyhead.training.optim import build_optimizer, learning_rate
 from polyhead.training.processes import (
     Processes,
@@ -145,7 +145,11 @@ def read_data(
     changes = run_dir.check_config(sized) if is_first else []
     READING.set(log.callback)
     log.callback.on_stage("reading the data")
-    files = memory.write(run_dir.inputs, sized) if memory is not None else {}
+    files = (
+        memory.write(run_dir.inputs, sized.data, sized.task, sized.model)
+        if memory is not None
+        else {}
+    )
     located = sized.with_files(files)
     task = training_of(config.task)
     corpus, fingerprints = task.read_data(located)

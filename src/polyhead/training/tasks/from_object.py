@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 from polyhead.data.line_encoder import StoreForm, encode_columns
+from polyhead.data.stored_text import StoredText, open_store
 from polyhead.data.token_store import TokenSequences
 from polyhead.metrics.named_metrics import registered_metric
 from polyhead.models.registry import TASKS, find_task
@@ -14,7 +15,6 @@ from polyhead.training.config import RunConfig
 from polyhead.training.processes import Processes
 from polyhead.training.run_dir import RunDir
 from polyhead.training.run_log import RunLog
-from polyhead.training.stored_text import StoredText, open_store
 from polyhead.training.tasks.base import TaskSetup, TrainingTask, load_or_train_tokenizers
 from polyhead.training.tasks.text_classification import LabelledCorpus, read_labelled_corpus
 

@@ -9,13 +9,13 @@ from torch.nn import functional as F
 from polyhead.data.batches.images import ImageBatches, image_logits
 from polyhead.data.images.dataset import ImageCorpus, ImageSet
 from polyhead.data.images.files import PixelShape
+from polyhead.data.images.stored_images import read_image_corpus
 from polyhead.tasks.base import Outputs
 from polyhead.tasks.losses import SoftLabelLoss
 from polyhead.training.config import RunConfig
 from polyhead.training.processes import Processes
 from polyhead.training.run_dir import RunDir
-from polyhead.training.run_log import RunLog
-from polyhead.training.stored_images import read_image_corpus
+from polyhead.training.run_log import READING, RunLog
 from polyhead.training.tasks.base import TaskSetup
 
 
@@ -28,7 +28,7 @@ class ImageClassificationTask:
     def read_data(self, config: RunConfig) -> tuple[ImageCorpus, dict[str, str]]:
         model = config.model
         shape = PixelShape(model.height, model.width, model.channels)
-        return read_image_corpus(config.data, shape, config.train.seed)
+        return read_image_corpus(config.data, shape, config.train.seed, READING.get())
 
     def setup(
         self, config: RunConfig, _run_dir: RunDir, corpus: ImageCorpus, _log: RunLog

@@ -6,18 +6,18 @@ from typing import Any
 from polyhead.data.batches.language_model import WindowBatches
 from polyhead.data.line_encoder import StoreForm
 from polyhead.data.plain_text import load_plain
-from polyhead.metrics.perplexity import encode_running_text, text_windows
-from polyhead.tasks.losses import NextTokenLoss
-from polyhead.training.config import RunConfig
-from polyhead.training.run_dir import RunDir
-from polyhead.training.run_log import RunLog
-from polyhead.training.stored_text import (
+from polyhead.data.stored_text import (
     PlainCorpus,
     StoredText,
     open_store,
     plain_reader,
     read_corpus,
 )
+from polyhead.metrics.perplexity import encode_running_text, text_windows
+from polyhead.tasks.losses import NextTokenLoss
+from polyhead.training.config import RunConfig
+from polyhead.training.run_dir import RunDir
+from polyhead.training.run_log import RunLog
 from polyhead.training.tasks.base import TaskSetup, load_or_train_tokenizers
 
 
@@ -26,7 +26,7 @@ class LanguageModelingTask:
 
     def read_data(self, config: RunConfig) -> tuple[PlainCorpus, dict[str, str]]:
         reader = plain_reader(lambda spool: load_plain(config.data, spool=spool))
-        return read_corpus(config, reader)
+        return read_corpus(config.data, config.task, config.train.seed, reader)
 
     def setup(
         self, config: RunConfig, run_dir: RunDir, corpus: PlainCorpus, log: RunLog

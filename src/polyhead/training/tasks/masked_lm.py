@@ -5,6 +5,13 @@ from dataclasses import replace
 from polyhead.data.batches.masked import MaskedBatches, Masker, split_sequences, validation_batches
 from polyhead.data.line_encoder import StoreForm
 from polyhead.data.plain_text import load_plain
+from polyhead.data.stored_text import (
+    PlainCorpus,
+    StoredText,
+    open_store,
+    plain_reader,
+    read_corpus,
+)
 from polyhead.metrics.masked_tokens import MASKING, score_masked_tokens, score_replaced_tokens
 from polyhead.special_tokens import PAD
 from polyhead.tasks.losses import MaskedTokenLoss, ReplacedTokenLoss
@@ -12,13 +19,6 @@ from polyhead.tokenizers.base import encode_lines
 from polyhead.training.config import RunConfig
 from polyhead.training.run_dir import RunDir
 from polyhead.training.run_log import RunLog
-from polyhead.training.stored_text import (
-    PlainCorpus,
-    StoredText,
-    open_store,
-    plain_reader,
-    read_corpus,
-)
 from polyhead.training.tasks.base import TaskSetup, load_or_train_tokenizers
 
 
@@ -28,7 +28,9 @@ class MaskedLMTask:
     def read_data(self, config: RunConfig) -> tuple[PlainCorpus, dict[str, str]]:
         data = config.data
         reader = plain_reader(lambda spool: load_plain(data, most=data.hold_out, spool=spool))
-        return read_corpus(config, reader._replace(is_scattered=True))
+        return read_corpus(
+            config.data, config.task, config.train.seed, reader._replace(is_scattered=True)
+        )
 
     def setup(
         self, config: RunConfig, run_dir: RunDir, corpus: PlainCorpus, log: RunLog

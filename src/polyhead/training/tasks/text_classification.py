@@ -15,10 +15,12 @@ import torch
 from polyhead.data.batches.base import pad
 from polyhead.data.batches.labelled import TextBatch, TextBatches, segments_of
 from polyhead.data.batches.resampling import SubwordSampler, Texts
+from polyhead.data.file_sums import fingerprint
 from polyhead.data.holdout import Corpus
 from polyhead.data.labelled_text import TEXTS, ExampleForm, LabelledExamples, load_labelled
 from polyhead.data.labels import PAIR, Problem, encode_labels, label_values
 from polyhead.data.line_encoder import StoreForm, encode_texts
+from polyhead.data.stored_text import CorpusReader, StoredText, open_store, read_corpus
 from polyhead.data.token_store import TokenSequences
 from polyhead.metrics.classification import report
 from polyhead.metrics.named_metrics import MetricName, registered_metric
@@ -30,9 +32,8 @@ from polyhead.tokenizers.base import Tokenizer
 from polyhead.tokenizers.storage import TokenizerPair
 from polyhead.training.config import RunConfig
 from polyhead.training.processes import Processes
-from polyhead.training.run_dir import RunDir, fingerprint
+from polyhead.training.run_dir import RunDir
 from polyhead.training.run_log import RunLog
-from polyhead.training.stored_text import CorpusReader, StoredText, open_store, read_corpus
 from polyhead.training.tasks.base import TaskSetup, load_or_train_tokenizers
 
 N_PREDICTED = 64  # texts at a time
@@ -109,7 +110,7 @@ def read_labelled_corpus(
         lambda part: (part.texts, part.labels),
         LabelledExamples,
     )
-    return read_corpus(config, reader)
+    return read_corpus(config.data, config.task, config.train.seed, reader)
 
 
 def encode_corpus(

@@ -17,9 +17,11 @@ from polyhead.data.batches.resampling import SubwordSampler, Texts
 from polyhead.data.batches.translation import TranslationBatch, TranslationBatches
 from polyhead.data.bilingual_dictionary import FILE, learn_dictionary, write_dictionary
 from polyhead.data.corpus_store import all_too_long
+from polyhead.data.file_sums import fingerprint
 from polyhead.data.holdout import Corpus
 from polyhead.data.line_encoder import StoreForm
 from polyhead.data.parallel import Pairs, load_parallel
+from polyhead.data.stored_text import CorpusReader, StoredText, open_store, read_corpus
 from polyhead.data.token_store import TokenSequences
 from polyhead.decoding.batch import batches as batches_of_sources
 from polyhead.decoding.batch import decode_all
@@ -35,10 +37,9 @@ from polyhead.tokenizers.base import encode_lines
 from polyhead.tokenizers.storage import TokenizerPair
 from polyhead.training.config import RunConfig
 from polyhead.training.processes import Processes
-from polyhead.training.run_dir import SAMPLES, RunDir, fingerprint
+from polyhead.training.run_dir import SAMPLES, RunDir
 from polyhead.training.run_log import RunLog
 from polyhead.training.small_data import adapt, check_enough, warn_if_few
-from polyhead.training.stored_text import CorpusReader, StoredText, open_store, read_corpus
 from polyhead.training.tasks.base import (
     MAX_LINES,
     TaskSetup,
@@ -65,7 +66,7 @@ class TranslationTask:
             Pairs,
             is_scattered=True,
         )
-        corpus, fingerprints = read_corpus(config, reader)
+        corpus, fingerprints = read_corpus(config.data, config.task, config.train.seed, reader)
         check_enough(len(corpus.train))
         return corpus, fingerprints
 

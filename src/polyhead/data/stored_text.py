@@ -12,13 +12,15 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from polyhead.atomic_file import os_errors_as_polyhead_errors
 from polyhead.checkpoint.atomic_dir import MANIFEST
 from polyhead.data import corpus_store
-from polyhead.data.config import DataConfig
+from polyhead.data.config import LISTS, DataConfig
+from polyhead.data.corpus_cache import Reporting, SpoolFolder, folder, make_store, remove_abandoned
 from polyhead.data.corpus_store import all_too_long, write_store
+from polyhead.data.file_sums import digest, file_sums, fingerprint, read_facts, write_facts
 from polyhead.data.holdout import Corpus
 from polyhead.data.line_encoder import StoreForm
 from polyhead.data.line_spool import LineSpool
@@ -26,13 +28,9 @@ from polyhead.data.locate import find
 from polyhead.data.schedules.generator import make_missing
 from polyhead.data.token_store import TokenSequences
 from polyhead.errors import DataError
-from polyhead.training.config import LISTS, RunConfig
-from polyhead.training.corpus_cache import SpoolFolder, folder, make_store, remove_abandoned
-from polyhead.training.file_sums import digest, file_sums, read_facts, write_facts
-from polyhead.training.run_dir import ORDER, fingerprint
-from polyhead.training.run_log import RunLog
 
 FORMAT = 2  # also of a summary
+ORDER = "order of the training"  # data of more examples than a block, by data.store
 LARGE = 32_000_000  # bytes of files
 PACKED = {".gz": 4, ".xz": 5, ".zst": 4}  # times as much text
 OTHER = {  # options
@@ -109,6 +107,16 @@ class StoredLines:
         return iter(self.text.spool().column(self.number))
 
 
+@runtime_checkable
+class Log(Protocol):
+    """The log of a run."""
+
+    @property
+    def callback(self) -> Reporting: ...
+
+    def notice(self, text: str, /) -> None: ...
+
+
 class CorpusReader(NamedTuple):
     """Reading of the corpus of a task, into memory or (all but the held-out part) into a spool."""
 
@@ -149,21 +157,25 @@ def is_stored(data: DataConfig) -> bool:
     return n_bytes > LARGE
 
 
-def read_corpus(config: RunConfig, reader: CorpusReader) -> tuple[Corpus[Any, Any], dict[str, str]]:
+def read_corpus(
+    data: DataConfig, task: str, seed: int, reader: CorpusReader
+) -> tuple[Corpus[Any, Any], dict[str, str]]:
     """Return a corpus and its fingerprints; of a large one, `train` is a `StoredText`."""
-    if not is_stored(config.data):
+    if not is_stored(data):
         corpus, order = reader.load(None), "of reading"
         fingerprints = reader.fingerprints(corpus)
     else:
-        corpus, order = _read_stored(config, reader), "in blocks"
+        corpus, order = _read_stored(data, task, seed, reader), "in blocks"
         fingerprints = corpus.train.summary.fingerprints
     is_large = reader.is_scattered and len(corpus.train) > corpus_store.BLOCK
     return corpus, fingerprints | ({ORDER: order} if is_large else {})
 
 
-def _read_stored(config: RunConfig, reader: CorpusReader) -> Corpus[StoredText, Any]:
-    make_missing(config.data)
-    path = folder() / f"{_corpus_key(config)}.json"
+def _read_stored(
+    data: DataConfig, task: str, seed: int, reader: CorpusReader
+) -> Corpus[StoredText, Any]:
+    make_missing(data)
+    path = folder() / f"{corpus_key(data, task, seed)}.json"
     with os_errors_as_polyhead_errors(folder()):
         folder().mkdir(parents=True, exist_ok=True)
     facts = read_facts(path)
@@ -172,7 +184,7 @@ def _read_stored(config: RunConfig, reader: CorpusReader) -> Corpus[StoredText, 
     else:
         remove_abandoned()
         place = SpoolFolder()
-        spool = LineSpool(place.path, 1 if config.data.text else 2)
+        spool = LineSpool(place.path, 1 if data.text else 2)
         corpus = reader.load(spool)
         new = CorpusSummary(
             len(spool),
@@ -181,7 +193,7 @@ def _read_stored(config: RunConfig, reader: CorpusReader) -> Corpus[StoredText, 
             list(corpus.classes),
             list(corpus.languages),
             [list(column) for column in reader.columns(corpus.valid)],
-            [name for option in LISTS for name in getattr(config.data, option)],
+            [name for option in LISTS for name in getattr(data, option)],
             corpus.problem,
         )
         train = StoredText(new, reader, path, (spool, place))
@@ -197,15 +209,15 @@ def _read_stored(config: RunConfig, reader: CorpusReader) -> Corpus[StoredText, 
     )
 
 
-def _corpus_key(config: RunConfig) -> str:
+def corpus_key(data: DataConfig, task: str, seed: int) -> str:
     """Return the key of a corpus: contents of its files, its task, and all options of reading."""
-    options = {k: v for k, v in asdict(config.data).items() if k not in OTHER}
-    paths = [find(name) for option in LISTS for name in getattr(config.data, option)]
-    return digest([FORMAT, config.task, options, config.train.seed, file_sums(paths)])
+    options = {k: v for k, v in asdict(data).items() if k not in OTHER}
+    paths = [find(name) for option in LISTS for name in getattr(data, option)]
+    return digest([FORMAT, task, options, seed, file_sums(paths)])
 
 
 def open_store(
-    train: StoredText, tokenizer: Path, form: StoreForm, log: RunLog
+    train: StoredText, tokenizer: Path, form: StoreForm, log: Log
 ) -> tuple[dict[str, TokenSequences], dict[str, Any]]:
     """Return the token stores of a text by name, and their counts; write them if necessary.
 
@@ -223,7 +235,7 @@ def open_store(
 
 
 def _write(
-    draft: Path, *, train: StoredText, tokenizer: Path, form: StoreForm, log: RunLog, place: Path
+    draft: Path, *, train: StoredText, tokenizer: Path, form: StoreForm, log: Log, place: Path
 ) -> dict[str, Any]:
     started = time.monotonic()
 

@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from polyhead.data.config import DataConfig
 from polyhead.data.images.files import PixelShape
 from polyhead.data.images.memory import write_images
 from polyhead.data.locate import find
 from polyhead.data.memory_examples import joined, rows, write_records, write_texts
 from polyhead.errors import ConfigError, DataError
-from polyhead.training.config import RunConfig
-from polyhead.training.run_dir import INPUTS
 
 OPTIONS = {  # parameter of `polyhead.train`: option of [data]
     "source": "source", "target": "target", "pairs": "pairs", "text": "text",
@@ -40,16 +39,21 @@ class MemoryData:
 
     examples: Mapping[str, object]
 
-    def write(self, folder: Path, config: RunConfig) -> dict[str, list[str]]:
-        """Write all examples into a directory; return the files by option of [data]."""
+    def write(self, folder: Path, data: DataConfig, task: str, model: Any) -> dict[str, list[str]]:
+        """Write all examples into a directory; return the files by option of [data].
+
+        model: with the size of images, if the task is on images.
+        """
         files: dict[str, list[str]] = {}
         for name, examples in self.examples.items():
-            path = self._write(name, examples, folder, config)
+            path = self._write(name, examples, folder, data, task, model)
             files[OPTIONS[name]] = [str(path)]
         return files
 
-    def _write(self, name: str, examples: Any, folder: Path, config: RunConfig) -> Path:
-        data, kind = config.data, name.removeprefix("valid_")
+    def _write(
+        self, name: str, examples: Any, folder: Path, data: DataConfig, task: str, model: Any
+    ) -> Path:
+        kind = name.removeprefix("valid_")
         if kind == "text":
             return write_texts(rows(examples, name), name, data.text_key, folder)
         if kind == "data":
@@ -57,11 +61,11 @@ class MemoryData:
             keys: tuple[str | None, ...] = (data.text_key, data.label_key, *pair)
             return write_records(rows(examples, name), name, ("text", "label"), keys, folder)
         if kind == "images":
-            if config.task != "image_classification":
+            if task != "image_classification":
                 raise ConfigError(
-                    f"{name}: the recipe is for {config.task}; give one for images", "wrong_data"
+                    f"{name}: the recipe is for {task}; give one for images", "wrong_data"
                 )
-            shape = PixelShape(config.model.height, config.model.width, config.model.channels)
+            shape = PixelShape(model.height, model.width, model.channels)
             return write_images(examples, name, data.label_key, shape, folder)
         pairs = joined(*examples) if isinstance(examples, TwoSides) else rows(examples, name)
         keys = (data.source_key, data.target_key)
@@ -69,11 +73,11 @@ class MemoryData:
 
 
 def split_data(
-    given: Mapping[str, object], run: Path
+    given: Mapping[str, object], inputs: Path
 ) -> tuple[dict[str, list[str]], MemoryData | None]:
     """Return the files by option of [data], and the examples that are given in memory.
 
-    The files of the latter, in the directory of the run, are written when training starts.
+    The files of the latter, in the directory `inputs`, are written when training starts.
     """
     files: dict[str, list[str]] = {}
     examples: dict[str, object] = {}
@@ -95,7 +99,7 @@ def split_data(
         if in_memory:
             both = TwoSides(examples.pop(sides[0]), examples.pop(sides[1]), sides)
             examples[f"{prefix}pairs"] = both
-    files |= {OPTIONS[name]: [str(run / INPUTS / name)] for name in examples}
+    files |= {OPTIONS[name]: [str(inputs / name)] for name in examples}
     return files, MemoryData(examples) if examples else None
 
 

@@ -17,7 +17,7 @@ from tiny import SMALL, write_corpus
 from token_data import write_questions, write_tagged
 
 from polyhead.checkpoint import atomic_dir
-from polyhead.data import corpus_store, line_spool
+from polyhead.data import corpus_cache, corpus_store, file_sums, line_spool, stored_text
 from polyhead.data.corpus_store import write_store
 from polyhead.data.line_encoder import StoreForm, parts_of
 from polyhead.data.schedules import generator as schedules
@@ -26,7 +26,6 @@ from polyhead.errors import ConfigError, DataError, PolyheadError
 from polyhead.metrics.perplexity import encode_running_text
 from polyhead.tokenizers.huggingface import HuggingFaceTokenizer, text_config
 from polyhead.tokenizers.storage import TokenizerPair, load_tokenizers, save_tokenizers
-from polyhead.training import corpus_cache, file_sums, stored_text
 from polyhead.training.config import read_run
 from polyhead.training.tasks import base
 from polyhead.training.tasks.from_object import training_of
@@ -51,6 +50,10 @@ def _cache(tmp_path, monkeypatch):
 
 def weights(run):
     return hashlib.sha256((run / "last" / "model.safetensors").read_bytes()).hexdigest()
+
+
+def corpus_key(config):
+    return stored_text.corpus_key(config.data, config.task, config.train.seed)
 
 
 def text_files(folder):
@@ -245,14 +248,14 @@ def test_a_changed_file_is_noticed_and_an_unchanged_one_is_not_read(tmp_path, mo
         file_sums.hashlib, "file_digest", lambda file, kind: read.append(1) or digest(file, kind)
     )
     config = config_of("translation", tmp_path, 'data.store="always"')
-    stored_text._corpus_key(config)
+    corpus_key(config)
     assert read == [1, 1]
     read.clear()
-    stored_text._corpus_key(config)
+    corpus_key(config)
     assert read == []
     path = Path(config.data.source[0])
     path.write_text(path.read_text() + "\n")
-    stored_text._corpus_key(config)
+    corpus_key(config)
     assert read == [1]
 
 
@@ -260,20 +263,20 @@ def test_a_changed_file_is_noticed_and_an_unchanged_one_is_not_read(tmp_path, mo
 def test_other_text_of_the_same_size_and_time_is_noticed(way, tmp_path):
     config = config_of("translation", tmp_path, 'data.store="always"')
     path = Path(config.data.source[0])
-    key, text, state = stored_text._corpus_key(config), path.read_text(), path.stat()
+    key, text, state = corpus_key(config), path.read_text(), path.stat()
     other = path if way == "written" else tmp_path / "other"
     other.write_text(text[::-1])
     os.utime(other, ns=(state.st_atime_ns, state.st_mtime_ns))
     other.replace(path)
     assert (path.stat().st_size, path.stat().st_mtime_ns) == (state.st_size, state.st_mtime_ns)
-    assert stored_text._corpus_key(config) != key
+    assert corpus_key(config) != key
 
 
 def test_held_out_texts_that_were_changed_in_the_cache_are_read_again(tmp_path):
     config = config_of("translation", tmp_path, 'data.store="always"')
     task = training_of(config.task)
     expected = task.read_data(config)[0].valid
-    path = corpus_cache.folder() / f"{stored_text._corpus_key(config)}.json"
+    path = corpus_cache.folder() / f"{corpus_key(config)}.json"
     text = path.read_text(encoding="utf-8")
     path.write_text(text.replace(expected.targets[0], expected.targets[1]), encoding="utf-8")
     assert path.read_text(encoding="utf-8") != text
@@ -318,7 +321,7 @@ def test_an_error_while_a_spool_is_removed_does_not_hide_the_first(monkeypatch):
 HOLD = """
 import sys, time
 from pathlib import Path
-from polyhead.training import corpus_cache
+from polyhead.data import corpus_cache
 assert corpus_cache.use_store(Path(sys.argv[1])) is not None
 print("held", flush=True)
 sys.stdin.read()
@@ -385,7 +388,7 @@ def test_abandoned_files_are_removed(monkeypatch):
     old.mkdir()
     own = corpus_cache.SpoolFolder()
     monkeypatch.setattr(corpus_cache, "ABANDONED", -1.0)
-    command = "from polyhead.training import corpus_cache as c; c.ABANDONED = -1; c.prune()"
+    command = "from polyhead.data import corpus_cache as c; c.ABANDONED = -1; c.prune()"
     subprocess.run([sys.executable, "-c", command], check=True)
     assert not old.exists()
     corpus_cache.remove_abandoned()  # in this process, which opens the lock again

@@ -12,10 +12,10 @@ from tiny import SMALL, write_corpus
 from tiny_images import TINY
 
 import polyhead
+from polyhead.data.memory_data import MemoryData, as_paths, split_data
 from polyhead.data.text_files import read_lines
 from polyhead.errors import ConfigError, DataError
 from polyhead.training.config import read_run
-from polyhead.training.memory_data import MemoryData, as_paths, split_data
 from polyhead.training.trainer import train
 
 pandas = pytest.importorskip("pandas")
@@ -37,11 +37,15 @@ class Indexed(torch.utils.data.Dataset):
         return self.items[number]
 
 
+def write(memory, folder, config):
+    return memory.write(folder, config.data, config.task, config.model)
+
+
 def written(folder, name, examples, recipe="small", *overrides):
     """Return the records of a file that is written for examples in memory."""
-    files, memory = split_data({name: examples}, folder)
+    files, memory = split_data({name: examples}, folder / "inputs")
     config = read_run(recipe, overrides, files)
-    ((path,),) = memory.write(folder / "inputs", config).values()
+    ((path,),) = write(memory, folder / "inputs", config).values()
     content = Path(path).read_text(encoding="utf-8")
     return [json.loads(line) for line in content.splitlines()] if path.endswith("l") else content
 
@@ -96,7 +100,7 @@ def test_pairs_of_every_kind_are_the_same_records(tmp_path):
     for kind in (pairs, [*map(list, pairs)], Indexed(pairs), iter(pairs)):
         assert written(tmp_path, "pairs", kind) == plain
     files, memory = split_data({"source": iter(KOREAN), "target": pandas.Series(ENGLISH)}, tmp_path)
-    ((path,),) = memory.write(tmp_path / "both", read_run("small", (), files)).values()
+    ((path,),) = write(memory, tmp_path / "both", read_run("small", (), files)).values()
     assert [json.loads(line) for line in read_lines(path)] == plain
     nested = datasets.Dataset.from_list([{"translation": row, "id": 1} for row in rows])
     assert written(tmp_path, "pairs", nested)[0]["translation"] == rows[0]
@@ -168,7 +172,7 @@ def test_things_that_are_not_examples_are_refused(tmp_path):
     ):
         memory = split_data({"source": source, "target": target}, tmp_path)[1]
         with raises(DataError, "unequal_lengths", f"{shorter} has"):
-            memory.write(tmp_path / "inputs", read_run("small"))
+            write(memory, tmp_path / "inputs", read_run("small"))
 
 
 # Images
@@ -191,7 +195,7 @@ def test_images_of_every_kind_become_the_same_bytes(tmp_path):
     paths = set()
     for kind in kinds:
         memory = MemoryData({"images": kind})
-        ((path,),) = memory.write(tmp_path, read_run("vit-cifar10")).values()
+        ((path,),) = write(memory, tmp_path, read_run("vit-cifar10")).values()
         paths.add(path)
     (path,) = paths
     assert np.array_equal(np.load(path), tensors.numpy())
@@ -206,7 +210,7 @@ def test_images_of_every_kind_become_the_same_bytes(tmp_path):
         (iter(()), "no_text", "images"),
     ):
         with raises(DataError, code, words):
-            MemoryData({"images": wrong}).write(tmp_path, read_run("vit-cifar10"))
+            write(MemoryData({"images": wrong}), tmp_path, read_run("vit-cifar10"))
 
 
 def test_a_model_is_trained_on_arrays_and_resumed(tmp_path):

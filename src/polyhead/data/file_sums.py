@@ -3,19 +3,27 @@
 import hashlib
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from polyhead.atomic_file import os_errors_as_polyhead_errors, write_text
+from polyhead.data.corpus_cache import folder
 from polyhead.data.images.folders import files_in
 from polyhead.errors import DataError
-from polyhead.training.corpus_cache import folder
 
 
 def digest(value: object) -> str:
     """Return a key for a value that JSON can hold."""
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:32]
+
+
+def fingerprint(lines: Iterable[str]) -> str:
+    """Return the sha256 of all lines."""
+    total = hashlib.sha256()
+    for line in lines:
+        total.update(line.encode("utf-8") + b"\n")
+    return total.hexdigest()
 
 
 def write_facts(path: Path, values: dict[str, Any]) -> None:

@@ -20,7 +20,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any, NamedTuple, Protocol, runtime_checkable
 
 from polyhead.atomic_file import (
     draft_path,
@@ -40,6 +40,15 @@ INFO, LOCK, SPOOL = "store.json", "lock", ".spool-"
 WAIT = 0.2  # seconds between two looks at a lock
 ABANDONED = 3600.0  # seconds after which a spool that no process has locked is removed
 _HELD: dict[Path, IO[str]] = {}  # locks of the stores that this process uses
+
+
+@runtime_checkable
+class Reporting(Protocol):
+    """Receives progress and messages."""
+
+    def on_stage(self, text: str, /) -> None: ...
+
+    def on_notice(self, text: str, /) -> None: ...
 
 
 class CacheEntry(NamedTuple):

@@ -18,7 +18,9 @@ import numpy as np
 import torch
 
 from polyhead.data.config import DataConfig
+from polyhead.data.corpus_cache import Reporting, folder, make_store, use_store
 from polyhead.data.corpus_store import PROGRESS_SECONDS
+from polyhead.data.file_sums import digest, file_sums, read_facts, write_facts
 from polyhead.data.images.cifar import META
 from polyhead.data.images.dataset import (
     ImageCorpus,
@@ -33,9 +35,6 @@ from polyhead.data.images.files import PixelShape
 from polyhead.data.images.idx import is_idx, labels_of
 from polyhead.data.locate import find
 from polyhead.data.token_store import CODES, TokenSequences, TokenWriter
-from polyhead.training.corpus_cache import folder, make_store, use_store
-from polyhead.training.file_sums import digest, file_sums, read_facts, write_facts
-from polyhead.training.run_log import READING
 
 FORMAT = 2
 LARGE = 100_000_000  # bytes of all pixels
@@ -43,10 +42,10 @@ TYPES = {"image": CODES[1], "digest": CODES[1], "row": CODES[4], "label": CODES[
 
 
 def read_image_corpus(
-    data: DataConfig, shape: PixelShape, seed: int
+    data: DataConfig, shape: PixelShape, seed: int, callback: Reporting
 ) -> tuple[ImageCorpus, dict[str, str]]:
     """Return the images of a configuration and their fingerprints; a large set is a store."""
-    corpus = load_images(data, shape, seed, _read)
+    corpus = load_images(data, shape, seed, partial(_read, callback=callback))
     parts = {"training": corpus.train, "validation": corpus.valid}
     return corpus, {name: _fingerprint(part, corpus.classes) for name, part in parts.items()}
 
@@ -65,7 +64,7 @@ def _fingerprint(images: ImageSet, classes: tuple[str, ...]) -> str:
     return str(known["fingerprint"])
 
 
-def _read(reader: ImageReader) -> ReadImages:
+def _read(reader: ImageReader, callback: Reporting) -> ReadImages:
     """Read images into a store, or, if they are few, into memory."""
     data, shape = reader.config, reader.shape
     if data.store == "never":
@@ -74,7 +73,7 @@ def _read(reader: ImageReader) -> ReadImages:
     place = folder() / key
     info = use_store(place)
     if info is None:
-        batches, first = _reported(reader), []
+        batches, first = _reported(reader, callback), []
         if data.store == "auto":
             for batch in batches:
                 first.append(batch)
@@ -82,8 +81,10 @@ def _read(reader: ImageReader) -> ReadImages:
                     break
             else:
                 return reader.collect(first)
-        write = partial(_write, reader=reader, batches=chain(first, batches), place=place)
-        info = make_store(place, write, READING.get().on_notice)
+        write = partial(
+            _write, reader=reader, batches=chain(first, batches), place=place, callback=callback
+        )
+        info = make_store(place, write, callback.on_notice)
     stores = {name: TokenSequences.open(place / name) for name in TYPES}
     rows, labels = (
         torch.from_numpy(stores[name].ids.astype(np.int64)) for name in ("row", "label")
@@ -105,7 +106,7 @@ def _files(names: Iterable[str]) -> list[Path]:
     return paths
 
 
-def _reported(reader: ImageReader) -> Iterator[np.ndarray]:
+def _reported(reader: ImageReader, callback: Reporting) -> Iterator[np.ndarray]:
     """Yield the batches of a reader, and report its progress from time to time."""
     started = reported = time.monotonic()
     for batch in reader:
@@ -114,12 +115,17 @@ def _reported(reader: ImageReader) -> Iterator[np.ndarray]:
             reported = now
             speed = reader.n_images / (now - started)
             done = f"{reader.n_images:,} images, {speed:,.0f} per second"
-            READING.get().on_stage(f"decoding the images: {done}")
+            callback.on_stage(f"decoding the images: {done}")
         yield batch
 
 
 def _write(
-    draft: Path, *, reader: ImageReader, batches: Iterable[np.ndarray], place: Path
+    draft: Path,
+    *,
+    reader: ImageReader,
+    batches: Iterable[np.ndarray],
+    place: Path,
+    callback: Reporting,
 ) -> dict[str, Any]:
     """Write the token stores of images; return what else is known of them."""
     writers = {name: TokenWriter(draft / name, kind) for name, kind in TYPES.items()}
@@ -134,7 +140,7 @@ def _write(
         writer.close()
     height, width, _ = reader.shape
     contents = f"{len(labels):,} images of {height} x {width} pixels"
-    READING.get().on_notice(f"{contents} are kept in {place} for other runs (polyhead data cache)")
+    callback.on_notice(f"{contents} are kept in {place} for other runs (polyhead data cache)")
     return {
         "files": list(reader.config.images),
         "contents": contents,

@@ -8,10 +8,11 @@ import torch
 from expected_errors import raises
 from tiny_images import TINY, write_pictures
 
+from polyhead.data import corpus_cache
+from polyhead.data.images import stored_images
 from polyhead.data.images.dataset import ImageReader, ImageSet
 from polyhead.data.images.files import PixelShape
 from polyhead.errors import DataError
-from polyhead.training import corpus_cache, stored_images
 from polyhead.training.callbacks import Callback
 from polyhead.training.config import build
 from polyhead.training.run_log import READING
@@ -41,7 +42,7 @@ def weights(run):
 
 def load(images, store, **options):
     data = config_of(images, store, **options).data
-    return stored_images.read_image_corpus(data, SHAPE, 1)
+    return stored_images.read_image_corpus(data, SHAPE, 1, READING.get())
 
 
 def is_mapped(corpus):
