@@ -35,9 +35,9 @@ from polyhead.checkpoint.model_files import resolve
 from polyhead.config import from_dict
 from polyhead.convert.ctranslate2_target import token_names, write, write_argos
 from polyhead.data.config import DataConfig
-from polyhead.data.parallel import load_parallel
 from polyhead.metrics.bleu import score
 from polyhead.pipelines.translator import Translator
+from polyhead.training.tasks.translation import read_parallel_corpus
 
 CHILD = """
 import json, sys
@@ -138,8 +138,9 @@ def main(arguments: Sequence[str]) -> int:
     saved = load_model(resolve(Path(words.model)))
     source, target = saved.about["languages"]
     run = saved.about["run"]
-    pairs = load_parallel(from_dict(DataConfig, run["data"], "data."), run["train"]["seed"]).valid
-    lines, references = pairs.sources[: words.most], pairs.targets[: words.most]
+    data = from_dict(DataConfig, run["data"], "data.")
+    pairs = read_parallel_corpus(data, run["train"]["seed"])[0].valid
+    lines, references = pairs.texts[: words.most], pairs.labels[: words.most]
     with TemporaryDirectory() as name:
         folder = Path(name)
         write_argos(saved, folder, "float32")

@@ -26,12 +26,12 @@ from polyhead.config import from_dict
 from polyhead.convert.ctranslate2_target import open_model, write
 from polyhead.convert.target_types import Example, Reader
 from polyhead.data.config import DataConfig
-from polyhead.data.parallel import load_parallel
 from polyhead.data.text_files import read_lines
 from polyhead.decoding.batch import decode_all
 from polyhead.decoding.options import DecodeConfig
 from polyhead.metrics.bleu import score
 from polyhead.special_tokens import BOS, EOS, PAD
+from polyhead.training.tasks.translation import read_parallel_corpus
 
 TIE = 1e-4  # of log p: as near as this, rounding decides
 BATCH, MAX_OUTPUT = 32, 256
@@ -45,8 +45,8 @@ def sentences(words: Any, saved: SavedModel) -> tuple[list[list[int]], list[str]
     else:
         run = saved.about["run"]
         data = from_dict(DataConfig, run["data"], "data.")
-        pairs = load_parallel(data, run["train"]["seed"]).valid
-        texts, references = list(pairs.sources), list(pairs.targets)
+        pairs = read_parallel_corpus(data, run["train"]["seed"])[0].valid
+        texts, references = pairs.texts, pairs.labels
     sources = saved.tokenizers.source.encode_batch(texts[: words.most])
     order = sorted(range(len(sources)), key=lambda i: len(sources[i]))
     return [sources[i] for i in order], [references[i] for i in order]

@@ -239,7 +239,7 @@ def encoding_speed(folder: Path, n_pairs: int, rounds: int) -> list[str]:
     work = folder / "encoding"
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir()
-    spool = LineSpool(work, 1)
+    spool = LineSpool(1, work)
     spool.write((line,) for line in lines)
     parts = [work / f"part-{number}" for number in range(processes)]
     for number, part in enumerate(parts):
@@ -251,7 +251,7 @@ def encoding_speed(folder: Path, n_pairs: int, rounds: int) -> list[str]:
         shutil.rmtree(stores, ignore_errors=True)
         stores.mkdir()
         form = StoreForm("running", 0)
-        return write_store(stores, spool, tokenizer, form, processes=processes).n_lines
+        return write_store(stores, spool, tokenizer, form, processes=processes)[0].n_lines
 
     def theirs() -> int:
         command = [sys.executable, "-c", ALONE, str(tokenizer / "joint.model")]

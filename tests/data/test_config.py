@@ -2,6 +2,7 @@
 
 import pytest
 from expected_errors import raises
+from loading import load
 
 from polyhead.data.config import DataConfig
 from polyhead.data.locate import home
@@ -25,15 +26,15 @@ def test_without_validation_files_at_most_a_twentieth_is_held_out(write, hold_ou
         target=(lines(write, "a.en", numbered("line", range(200))),),
         hold_out=hold_out,
     )
-    corpus = load_parallel(config, seed=1)
+    corpus = load(load_parallel, config, seed=1)
     assert len(corpus.valid) == n_held_out
     assert {*corpus.train, *corpus.valid} == {(f"문장 {n}", f"line {n}") for n in range(200)}
     shown, notice = corpus.notices
     assert "'문장 0' → 'line 0'; '문장 1' → 'line 1'" in shown
     assert f"{n_held_out} of 200 pairs" in notice
-    again = load_parallel(config, seed=1)
-    assert (list(again.train), list(again.valid)) == (list(corpus.train), list(corpus.valid))
-    assert list(load_parallel(config, seed=2).valid) != list(corpus.valid)
+    again = load(load_parallel, config, seed=1)
+    assert (again.train, again.valid) == (corpus.train, corpus.valid)
+    assert load(load_parallel, config, seed=2).valid != corpus.valid
 
 
 def test_bad_lines_are_skipped_and_counted(write):
@@ -43,7 +44,7 @@ def test_bad_lines_are_skipped_and_counted(write):
         valid_source=(lines(write, "v.ko", ["셋", ""]),),
         valid_target=(lines(write, "v.en", ["three", "x"]),),
     )
-    corpus = load_parallel(config, seed=1)
+    corpus = load(load_parallel, config, seed=1)
     assert list(corpus.train) == [("하나", "one"), ("둘", "two")]
     _, train, _, valid = corpus.notices
     assert train.startswith("4 bad lines skipped: ")
@@ -70,7 +71,7 @@ def test_unusable_configurations_are_errors(options, kind, code, write):
     lines(write, "one.tsv", ["하나\tone"])
     lines(write, "bad.tsv", ["하나\tone", "둘"])
     with raises(kind, code):
-        load_parallel(DataConfig(**options), seed=1)
+        load(load_parallel, DataConfig(**options), seed=1)
 
 
 @pytest.mark.parametrize("name", ["hold_out", "max_length"])
@@ -90,7 +91,7 @@ def test_the_embedded_corpus_is_generated_once_if_missing(monkeypatch, tmp_path)
 
     monkeypatch.setattr(generator, "write", write)
     config = DataConfig(corpus="schedules", pairs=("schedules/train.tsv",))
-    corpus = load_parallel(config, seed=1)
+    corpus = load(load_parallel, config, seed=1)
     assert {*corpus.train, *corpus.valid} == {("하나", "one"), ("둘", "two")}
-    load_parallel(config, seed=1)
+    load(load_parallel, config, seed=1)
     assert calls == [home() / "schedules"]

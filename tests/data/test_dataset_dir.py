@@ -4,6 +4,7 @@ import json
 
 import pytest
 from expected_errors import raises
+from loading import load, load_texts
 
 from polyhead.data.config import DataConfig
 from polyhead.data.dataset_dir import evaluation_files, with_splits
@@ -58,15 +59,16 @@ def test_everything_that_datasets_writes_is_read_with_its_splits(kind, tmp_path)
             getattr(split, f"to_{kind}")(tmp_path / f"{name}.{suffix}")
     data = expand(tmp_path)
     assert len(data["labelled"]) == (2 if kind == "dict" else 1)
-    corpus = load_labelled(DataConfig(**{key: tuple(files) for key, files in data.items()}), seed=1)
+    config = DataConfig(**{key: tuple(files) for key, files in data.items()})
+    corpus = load(load_labelled, config, seed=1)
     assert corpus.train.texts == ROWS["train"]
     assert corpus.valid.texts == ROWS["validation"]
     assert corpus.classes == (("0", "1") if kind in ("csv", "json") else ("bad", "good"))
     (test,) = evaluation_files([tmp_path], "labelled")
     assert "test" in test.removeprefix(str(tmp_path))
-    plain = load_plain(DataConfig(**{k: tuple(v) for k, v in expand(tmp_path, "text").items()}
-                                  | ({"text_key": "text"} if kind == "csv" else {})))  # fmt: skip
-    assert (plain.train, plain.valid) == (ROWS["train"], ROWS["validation"])
+    config = DataConfig(**{k: tuple(v) for k, v in expand(tmp_path, "text").items()}
+                        | ({"text_key": "text"} if kind == "csv" else {}))  # fmt: skip
+    assert load_texts(load_plain, config)[:2] == (ROWS["train"], ROWS["validation"])
 
 
 def test_a_folder_of_pairs(tmp_path):
@@ -74,9 +76,9 @@ def test_a_folder_of_pairs(tmp_path):
         rows = [{"translation": {"ko": f"가 {name} {i}", "en": f"a {name} {i}"}} for i in range(3)]
         (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     data = {key: tuple(files) for key, files in expand(tmp_path, "pairs").items()}
-    corpus = load_parallel(DataConfig(source_key="ko", target_key="en", **data), seed=1)
-    assert corpus.train.targets == [f"a train {i}" for i in range(3)]
-    assert corpus.valid.targets == [f"a dev {i}" for i in range(3)]
+    corpus = load(load_parallel, DataConfig(source_key="ko", target_key="en", **data), seed=1)
+    assert corpus.train.labels == [f"a train {i}" for i in range(3)]
+    assert corpus.valid.labels == [f"a dev {i}" for i in range(3)]
 
 
 def test_shards_are_joined_and_given_validation_data_wins(tmp_path):

@@ -9,13 +9,11 @@ import pytest
 
 from polyhead.data import holdout
 from polyhead.data.holdout import (
-    Corpus,
     draw_groups,
     draw_per_class,
-    limit_training,
+    drawn_for_training,
     normalized,
 )
-from polyhead.data.labelled_text import LabelledExamples
 
 
 def drawn_by_sorting(columns, count, seed, never):
@@ -99,12 +97,8 @@ def test_equal_contents_are_drawn_together_and_not_with_two_classes():
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_more_training_examples_include_fewer(seed):
-    labels = [str(n) for n in range(50)]
-    corpus = Corpus(LabelledExamples(labels, labels), [], ())
-    chosen = [set(limit_training(corpus, n, seed).train.texts) for n in (5, 20, 50)]
-    assert [len(texts) for texts in chosen] == [5, 20, 50]
-    assert chosen[0] < chosen[1] < chosen[2]
-    assert limit_training(corpus, 5, seed).train == limit_training(corpus, 5, seed).train
-    assert set(limit_training(corpus, 5, 3 - seed).train.texts) != chosen[0]
-    lines = Corpus(labels, [], ())
-    assert limit_training(lines, 3, seed).train == labels[:3]  # which belong together
+    chosen = [drawn_for_training(50, n, seed) for n in (5, 20, 50)]
+    assert [None if numbers is None else len(numbers) for numbers in chosen] == [5, 20, None]
+    assert set(chosen[0]) < set(chosen[1])
+    assert set(drawn_for_training(50, 5, 3 - seed)) != set(chosen[0])
+    assert drawn_for_training(50, 3, seed, in_order=True).tolist() == [0, 1, 2]

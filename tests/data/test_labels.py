@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 from expected_errors import raises
+from loading import load
 
 from polyhead.data.batches.labelled import TextBatches, segments_of, split_pairs
 from polyhead.data.config import DataConfig
@@ -74,7 +75,7 @@ def test_a_named_text_column_means_single_texts_and_half_a_pair_is_a_bad_line(tm
 def test_lists_of_labels_are_read_from_json(tmp_path):
     rows = [{"text": f"t{n}", "labels": ["x|y", "z"][: n % 3]} for n in range(40)]
     (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    corpus = load_labelled(DataConfig(labelled=(str(tmp_path / "a.jsonl"),)), seed=1)
+    corpus = load(load_labelled, DataConfig(labelled=(str(tmp_path / "a.jsonl"),)), seed=1)
     assert (corpus.problem, corpus.classes) == ("multi_label", ("x|y", "z"))
 
 
@@ -82,7 +83,7 @@ def test_pairs_with_equal_first_texts_are_held_out_together(tmp_path):
     rows = [f"text {n % 20}\tother {n}\t{n % 2}" for n in range(100)]
     content = "\n".join(["sentence1\tsentence2\tlabel", *rows])
     (tmp_path / "a.tsv").write_text(content, encoding="utf-8")
-    corpus = load_labelled(DataConfig(labelled=(str(tmp_path / "a.tsv"),)), seed=1)
+    corpus = load(load_labelled, DataConfig(labelled=(str(tmp_path / "a.tsv"),)), seed=1)
     train, valid = ({t.split("\t")[0] for t in part.texts} for part in (corpus.train, corpus.valid))
     assert valid
     assert not train & valid
@@ -94,7 +95,7 @@ def test_pairs_that_share_any_text_are_held_out_together_for_embeddings(tmp_path
     config = DataConfig(pairs=(str(tmp_path / "a.tsv"),))
     shared = {}
     for by in ("either", "source"):
-        corpus = load_labelled(replace(config, hold_out_by=by), seed=1, of_pairs=True)
+        corpus = load(load_labelled, replace(config, hold_out_by=by), seed=1, of_pairs=True)
         sides = [
             [
                 {text.split("\t")[side] for text in part.texts}

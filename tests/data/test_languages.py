@@ -4,6 +4,7 @@ import gzip
 
 import pytest
 from expected_errors import raises
+from loading import load
 
 from polyhead.data.config import DataConfig
 from polyhead.data.languages import file_language, language_of, parse_languages, text_language
@@ -66,7 +67,7 @@ def test_configuration_precedes_names_and_names_precede_text(tmp_path):
         DataConfig(**{**vars(files), "source_language": "fr"}): ("fr", "en"),
         DataConfig(pairs=(str(tmp_path / "plain.tsv"),)): ("", "en"),
     }.items():
-        assert load_parallel(config, seed=1).languages == expected
+        assert load(load_parallel, config, seed=1).languages == expected
 
 
 def test_two_codes_are_parsed():

@@ -44,9 +44,7 @@ sentence = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="
 def test_every_line_is_read_or_skipped(pairs, write):
     pairs = [("source .", "target ."), *pairs]
     read = parallel(write, "".join(f"{s}\n" for s, _ in pairs), "".join(f"{t}\n" for _, t in pairs))
-    whole = [(n, pair) for n, pair in enumerate(pairs, start=1) if all(map(str.strip, pair))]
-    assert list(read) == [pair for _, pair in whole]
-    assert [read.where(i) for i in range(len(read))] == [f"train.ko:{n}" for n, _ in whole]
+    assert list(read) == [pair for pair in pairs if all(map(str.strip, pair))]
     assert len(read) + len(read.skipped) == len(pairs)
 
 
@@ -72,7 +70,6 @@ def test_several_files_are_joined_in_order(write):
     paths = [write(text, name) for name, text in contents.items()]
     pairs = read_parallel(paths[:2], paths[2:])
     assert list(pairs) == [("가", "a"), ("나", "b"), ("다", "c")]
-    assert [pairs.where(i, "target") for i in range(3)] == ["a.en:1", "a.en:2", "b.en:1"]
     assert pairs.skipped == (BadLine("b.ko", 2, "the source is empty"),)
     with raises(ConfigError, "unequal_files", "2 source files", "1 target files"):
         read_parallel(paths[:2], paths[2:3])
@@ -139,25 +136,24 @@ LIST = '[\n {"source": "a",\n  "target": "b"},\n {"source": "c", "target": ""}\n
 
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize(
-    ("name", "contents", "keys", "expected", "first", "skipped"),
+    ("name", "contents", "keys", "expected", "skipped"),
     [
-        ("a.tsv", TABBED, "", [("안녕", 'hi, "you'), ("세상", '"world"')], 1, []),
-        ("a.tsv", NAMED, "ko en", [("안녕", "hi")], 2, ["3: the source is empty"]),
-        ("a.tsv", NAMED, "3 2", [("안녕", "hi")], 2, ["3: the source is empty"]),
-        ("a.TSV", "Source\tTarget\n안녕\thi\n", "", [("안녕", "hi")], 2, []),
-        ("a.tsv", "a\tb\nalone\n\nc\td\te\n", "", [("a", "b"), ("c", "d")], 1,
+        ("a.tsv", TABBED, "", [("안녕", 'hi, "you'), ("세상", '"world"')], []),
+        ("a.tsv", NAMED, "ko en", [("안녕", "hi")], ["3: the source is empty"]),
+        ("a.tsv", NAMED, "3 2", [("안녕", "hi")], ["3: the source is empty"]),
+        ("a.TSV", "Source\tTarget\n안녕\thi\n", "", [("안녕", "hi")], []),
+        ("a.tsv", "a\tb\nalone\n\nc\td\te\n", "", [("a", "b"), ("c", "d")],
          ["2: 1 column, expected 2", "3: both sides are empty"]),
-        ("a.jsonl", '{"source": "a", "target": "b\\nc", "x": 1}\n', "", [("a", "b c")], 1, []),
-        ("a.json", OPUS, "de en", [("Tag", "day"), ("Nacht", "night")], 1, []),
-        ("a.json", LIST, "", [("a", "b")], 1, ["2: the target is empty"]),
+        ("a.jsonl", '{"source": "a", "target": "b\\nc", "x": 1}\n', "", [("a", "b c")], []),
+        ("a.json", OPUS, "de en", [("Tag", "day"), ("Nacht", "night")], []),
+        ("a.json", LIST, "", [("a", "b")], ["2: the target is empty"]),
     ],
     ids=["only tabs divide", "names", "numbers", "header", "few columns", "lines", "opus", "list"],
 )  # fmt: skip
-def test_tables_are_read(name, contents, keys, expected, first, skipped, packed, write):
+def test_tables_are_read(name, contents, keys, expected, skipped, packed, write):
     name, data = (f"{name}.gz", gzip.compress(contents.encode())) if packed else (name, contents)
     pairs = from_file(write, name, data, keys=tuple(keys.split()) or (None, None))
     assert list(pairs) == expected
-    assert pairs.where(0) == f"{name}:{first}"
     assert [str(bad) for bad in pairs.skipped] == [f"{name}:{why}" for why in skipped]
 
 
@@ -243,16 +239,6 @@ def test_the_choice_depends_on_the_seed_and_little_on_the_size():
     assert len(held[0] & held[1]) < 50
     grown = Pairs([*sources, "one more"], [*sources, "one more"])
     assert len(held[0] & set(hold_out(grown, 100, 1)[1].sources)) >= 99
-
-
-def test_places_and_skipped_lines_survive_holding_out(write):
-    pairs = parallel(write, "".join(f"문장 {n}\n" for n in range(20)) + "\n",
-                     "".join(f"sentence {n}\n" for n in range(20)) + "\n")  # fmt: skip
-    train, held = hold_out(pairs, 5, seed=3)
-    for part in (train, held):
-        for index, source in enumerate(part.sources):
-            assert part.where(index, "target") == f"train.en:{int(source.split()[1]) + 1}"
-    assert (train.skipped, held.skipped) == (pairs.skipped, ())
 
 
 @pytest.mark.parametrize("amount", [0, -1, 10, 11])

@@ -4,6 +4,7 @@ import json
 
 import pytest
 from expected_errors import raises
+from loading import load
 from token_data import write_questions
 
 from polyhead.data.config import DataConfig
@@ -101,7 +102,9 @@ def test_questions_about_one_context_are_held_out_together(tmp_path):
     path = write_questions(tmp_path / "a.jsonl", 60)
     rows = path.read_text(encoding="utf-8")
     path.write_text(rows + rows.replace("몇 번?", "번호는?"), encoding="utf-8")
-    corpus = load_labelled(DataConfig(labelled=(str(path),), hold_out=9), 1, form=QUESTIONS)
+    corpus = load(
+        load_labelled, DataConfig(labelled=(str(path),), hold_out=9), seed=1, form=QUESTIONS
+    )
     contexts = [
         {text.split("\t")[1] for text in part.texts} for part in (corpus.train, corpus.valid)
     ]

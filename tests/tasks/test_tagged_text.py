@@ -7,6 +7,7 @@ import pytest
 from expected_errors import raises
 from hypothesis import given
 from hypothesis import strategies as st
+from loading import load
 from spreadsheets import spreadsheet
 
 from polyhead.data.config import DataConfig
@@ -93,7 +94,7 @@ def test_tags_of_the_validation_data_are_those_of_training(tmp_path):
         labelled=(str(tmp_path / "a.tsv"),), valid_labelled=(str(tmp_path / "b.tsv"),)
     )
     with raises(DataError, "unknown_class", "B-ORG"):
-        load_labelled(data, 1, form=TAGGED)
+        load(load_labelled, data, seed=1, form=TAGGED)
 
 
 @pytest.mark.parametrize(("rule", "words"), [

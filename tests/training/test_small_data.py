@@ -5,7 +5,7 @@ from expected_errors import raises
 from reporters import Recorder
 from tiny import SMALL, write_corpus
 
-from polyhead.data.parallel import Pairs
+from polyhead.data.line_spool import Examples
 from polyhead.errors import DataError
 from polyhead.training.config import read_run
 from polyhead.training.run_log import RunLog
@@ -14,7 +14,7 @@ from polyhead.training.trainer import train
 
 
 def pairs(n, characters="abc"):
-    return Pairs([characters] * n, [f"{k % 10}" for k in range(n)])
+    return Examples([characters] * n, [f"{k % 10}" for k in range(n)])
 
 
 def adapted(n, *overrides, characters="abc", recipe="small", tmp_path):

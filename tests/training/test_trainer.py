@@ -13,6 +13,7 @@ from shutil import copytree
 
 import pytest
 from expected_errors import raises
+from loading import load
 from reporters import Crash, Recorder, crash_at, send, stop_at
 from tiny import SMALL, write_corpus
 
@@ -500,7 +501,7 @@ def test_validation_is_without_dropout_and_without_smoothing(make, folder):
     config = make("train.steps=2", *settings)
     result = train(config, folder)
     saved = load_model(folder / "last")
-    held_out = load_parallel(config.data, config.train.seed).valid
+    held_out = load(load_parallel, config.data, seed=config.train.seed).valid
     total = count = 0
     for source, target in held_out:
         ids = saved.tokenizers.source.encode(source), saved.tokenizers.target.encode(target)

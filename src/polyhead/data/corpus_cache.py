@@ -7,7 +7,6 @@
                             blocks, store.json, manifest.json, and `lock`, which is locked while a
                             process uses them and whose time is that of their last use
     corpora/KEY.part/       a store that is being written; corpora/KEY.making is locked meanwhile
-    corpora/.spool-…/       the text of a corpus while it is read
 
 The lock is the system's, which ends with a process. It is lost if the process opens and closes
 the file once more, so that no function here does so with a lock that is held.
@@ -15,7 +14,6 @@ the file once more, so that no function here does so with a lock that is held.
 
 import json
 import os
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -36,9 +34,8 @@ from polyhead.data.locate import home
 from polyhead.data.token_store import check_blocks, write_block_sums
 from polyhead.errors import CheckpointError, DataError, PolyheadError
 
-INFO, LOCK, SPOOL = "store.json", "lock", ".spool-"
+INFO, LOCK = "store.json", "lock"
 WAIT = 0.2  # seconds between two looks at a lock
-ABANDONED = 3600.0  # seconds after which a spool that no process has locked is removed
 _HELD: dict[Path, IO[str]] = {}  # locks of the stores that this process uses
 
 
@@ -67,36 +64,6 @@ class CacheEntry(NamedTuple):
 def folder() -> Path:
     """Return the directory of all stores."""
     return home() / "corpora"
-
-
-class SpoolFolder:
-    """A temporary directory, locked by this process, that is removed with this object."""
-
-    def __init__(self) -> None:
-        with os_errors_as_polyhead_errors(folder()):
-            folder().mkdir(parents=True, exist_ok=True)
-            # errors while it is removed would hide the one that ended the work
-            self._folder = tempfile.TemporaryDirectory(
-                prefix=SPOOL, dir=folder(), ignore_cleanup_errors=True
-            )
-            self.path = Path(self._folder.name)
-            self._lock = (self.path / LOCK).open("a+")
-        lock(self._lock)
-
-    def close(self) -> None:
-        """Remove the directory."""
-        self._lock.close()
-        self._folder.cleanup()
-
-
-def remove_abandoned() -> None:
-    """Remove the spools of processes that were killed."""
-    for path in folder().glob(f"{SPOOL}*"):
-        with suppress(OSError):
-            if time.time() - path.stat().st_mtime > ABANDONED:
-                with (path / LOCK).open("a+") as file:
-                    if lock(file):
-                        remove(path)
 
 
 def use_store(place: Path) -> dict[str, Any] | None:
@@ -261,5 +228,4 @@ def prune(older_than: float = 0.0) -> list[CacheEntry]:
             making = path.with_suffix(".making")
             if path.stat().st_mtime <= latest and not making.exists():
                 remove(path)
-    remove_abandoned()
     return removed

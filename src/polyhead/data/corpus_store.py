@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from queue import SimpleQueue
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,7 +21,7 @@ from polyhead.atomic_file import remove
 from polyhead.data.line_encoder import StoreForm, encode_columns, lines_of
 from polyhead.data.line_spool import LineSpool
 from polyhead.data.ordered_map import map_in_order, n_processors
-from polyhead.data.token_store import CODES, Ids, TokenWriter, id_type
+from polyhead.data.token_store import CODES, Ids, TokenSequences, TokenWriter, id_type
 from polyhead.errors import DataError, PolyheadError
 from polyhead.sandbox import Limits, Request, Sandbox
 from polyhead.tokenizers.base import TextConfig, Tokenizer
@@ -55,15 +56,15 @@ def all_too_long(n_pairs: int, part: str, max_length: int) -> DataError:
 
 
 def write_store(
-    folder: Path,
+    folder: Path | None,
     spool: LineSpool,
     tokenizer: Path,
     form: StoreForm,
     *,
     processes: int | None = None,
     progress: Callable[[int], None] = lambda _: None,
-) -> StoreCounts:
-    """Encode all lines into token stores in a folder.
+) -> tuple[StoreCounts, list[TokenSequences]]:
+    """Encode all lines into token stores in a folder, or into temporary ones, which it returns.
 
     tokenizer: directory of the tokenizers. processes: as many as processors if None.
     progress: is called with the number of lines done, from time to time.
@@ -72,16 +73,18 @@ def write_store(
     types = [id_type(size) for size in form.sizes(tokenizers)]
     types += [CODES[1]] * (len(form.names) - len(types))
     writers = [
-        TokenWriter(folder / name, kind) for name, kind in zip(form.names, types, strict=True)
+        TokenWriter(None if folder is None else folder / name, kind)
+        for name, kind in zip(form.names, types, strict=True)
     ]
     blocks: _Blocks | None = None
     if form.kind in SCATTERED and len(spool) > BLOCK:
-        blocks = _Blocks(folder, types, min(MAX_BLOCKS, -(-len(spool) // BLOCK)))
+        blocks = _Blocks(folder or spool.folder, types, min(MAX_BLOCKS, -(-len(spool) // BLOCK)))
     n_done = n_too_long = n_tokens = 0
     reported = time.monotonic()
     wanted = n_processors() if processes is None else processes
     workers = max(1, min(wanted, len(spool) // MIN_LINES)) if processes is None else wanted
-    for n_lines, too_long, stores in _encoded(spool, tokenizer, form, types, workers):
+    source = tokenizer if workers > 1 else tokenizers
+    for n_lines, too_long, stores in _encoded(spool, source, form, types, workers):
         n_done, n_too_long = n_done + n_lines, n_too_long + too_long
         n_tokens += sum(len(ids) for ids, _ in stores[: 2 if form.kind == "pairs" else 1])
         if blocks is None:
@@ -94,20 +97,22 @@ def write_store(
             progress(n_done)
     if blocks is not None:
         blocks.join(writers)
-    for writer in writers:
-        writer.close()
-    return StoreCounts(n_done, writers[0].n_sequences, n_tokens, n_too_long)
+    opened = [store for writer in writers if (store := writer.close()) is not None]
+    return StoreCounts(n_done, writers[0].n_sequences, n_tokens, n_too_long), opened
 
 
 def _encoded(
-    spool: LineSpool, tokenizer: Path, form: StoreForm, types: Sequence[Any], processes: int
+    spool: LineSpool,
+    tokenizer: Path | TokenizerPair,
+    form: StoreForm,
+    types: Sequence[Any],
+    processes: int,
 ) -> Iterator[tuple[int, int, list[Sequences]]]:
     """Yield of each chunk, in order, its number of lines, those too long, and its sequences."""
-    if processes == 1:
-        tokenizers = load_tokenizers(tokenizer)
+    if isinstance(tokenizer, TokenizerPair):
         for contents in spool.chunks():
             columns = [lines_of(content) for content in contents]
-            stores, n_too_long = encode_columns(tokenizers, columns, form)
+            stores, n_too_long = encode_columns(tokenizer, columns, form)
             yield len(columns[0]), n_too_long, [(store.ids, store.lengths) for store in stores]
         return
     setup = Request("load", (str(tokenizer.absolute()),))
@@ -176,8 +181,8 @@ class _Blocks:
 
     def __init__(self, folder: Path, types: Sequence[Any], n_blocks: int) -> None:
         self.types, self.n_blocks = types, n_blocks
-        self.folder = folder / "blocks"
-        self.folder.mkdir()
+        self._temporary = TemporaryDirectory(dir=folder, ignore_cleanup_errors=True)
+        self.folder = Path(self._temporary.name)
         self.rng = np.random.default_rng(0)  # a store depends on its text only
         self.buffers: dict[str, list[bytes]] = {}
         self.sizes: dict[str, int] = {}
@@ -223,4 +228,4 @@ class _Blocks:
                 writer.end_document()
                 remove(path)
                 remove(path.with_name(f"{path.name}-lengths"))
-        self.folder.rmdir()
+        self._temporary.cleanup()

@@ -2,12 +2,12 @@
 
 import hashlib
 import unicodedata
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from tempfile import TemporaryFile
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from tempfile import TemporaryFile, gettempdir
+from typing import Generic, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -43,28 +43,18 @@ class Corpus(Generic[Train, Valid]):
     problem: str = ""
 
 
-class Examples(Protocol):
-    """Examples of which some can be chosen by their numbers."""
+def drawn_for_training(
+    n_examples: int, count: int | None, seed: int, *, in_order: bool = False
+) -> Numbers | None:
+    """Return the numbers of at most `count` examples, ascending; None if all are used.
 
-    def __len__(self) -> int: ...
-
-    def select(self, numbers: list[int], /) -> Any: ...
-
-
-def limit_training(
-    corpus: Corpus[Examples | list[str], Valid], count: int | None, seed: int
-) -> Corpus[Any, Valid]:
-    """Return a corpus with at most `count` training examples; larger counts include smaller ones.
-
-    Of plain text, which is a list, the first lines are kept: they belong together.
+    Larger counts include smaller ones. in_order: the first ones, as lines of text belong together.
     """
-    train = corpus.train
-    if count is None or len(train) <= count:
-        return corpus
-    if isinstance(train, list):
-        return replace(corpus, train=train[:count])
-    drawn = np.random.default_rng([seed, len(train)]).permutation(len(train))[:count]
-    return replace(corpus, train=train.select(sorted(drawn.tolist())))
+    if count is None or n_examples <= count:
+        return None
+    if in_order:
+        return np.arange(count)
+    return np.sort(np.random.default_rng([seed, n_examples]).permutation(n_examples)[:count])
 
 
 def held_out_count(n_examples: int, limit: int | None, max_share: float = MAX_SHARE) -> int:
@@ -91,13 +81,13 @@ def draw_groups(
 
     columns: the texts of all examples by which they belong together, such as source and target.
     never: examples whose first text is one of these are not drawn, nor any that belong to them.
-    folder: for temporary files, which else are arrays in memory; the rest depends on `count` only.
+    folder: for temporary files; memory depends on `count` only.
 
     The groups come in the order of the smallest digest among their first texts, so that the choice
     does not depend on the order of the examples, and changes little when the corpus grows.
     """
     digests = [_digests(texts, seed, folder) for texts in columns]
-    excluded = _digests(never, seed)
+    excluded = np.fromiter(_numbers(never, seed), np.uint64)
     n_first, start = MIN_CANDIDATES + 4 * count, np.uint64(0)
     drawn: list[int] = []
     n_grouped = 0
@@ -118,12 +108,18 @@ def draw_groups(
         n_first, start = min(8 * n_first, CHUNK), first[-1] + np.uint64(1)
 
 
-def _digests(texts: Iterable[str], seed: int, folder: Path | None = None) -> Digests:
-    """Return a number for each text, equal for texts that are equal but for case and the like."""
-    numbers = (int.from_bytes(_digest(text, seed)[:8], "big") for text in texts)
-    if folder is None:
-        return np.fromiter(numbers, np.uint64)
-    with os_errors_as_polyhead_errors(folder), TemporaryFile(dir=folder) as file:
+def _numbers(texts: Iterable[str], seed: int) -> Iterator[int]:
+    """Yield a number for each text, equal for texts that are equal but for case and the like."""
+    for text in texts:
+        content = f"{seed} {normalized(text)}".encode("utf-8", "surrogatepass")
+        yield int.from_bytes(hashlib.sha256(content).digest()[:8], "big")
+
+
+def _digests(texts: Iterable[str], seed: int, folder: Path | None) -> Digests:
+    """Return the numbers of texts, mapped from a temporary file."""
+    numbers = _numbers(texts, seed)
+    place = Path(gettempdir()) if folder is None else folder
+    with os_errors_as_polyhead_errors(place), TemporaryFile(dir=place) as file:
         while len(part := np.fromiter(islice(numbers, N_WRITTEN), np.uint64)):
             file.write(part.data)
         return np.memmap(file, np.uint64, "r")
@@ -194,10 +190,6 @@ def _joined(texts: Digests) -> Numbers:
         groups = groups[groups]
         if np.array_equal(groups, before):
             return np.unique(groups, return_inverse=True)[1]
-
-
-def _digest(text: str, seed: int) -> bytes:
-    return hashlib.sha256(f"{seed} {normalized(text)}".encode("utf-8", "surrogatepass")).digest()
 
 
 def draw_per_class(labels: Numbers, count: int, seed: int, contents: Digests) -> Drawn:

@@ -5,8 +5,8 @@ are those that occur in the training data, in order. Words with tags and questio
 other forms (`tasks.tagging`, `tasks.question_answering`).
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -22,36 +22,13 @@ from polyhead.data.labels import (
     names_of,
     problem_of,
 )
-from polyhead.data.line_spool import LineSpool, SpooledExamples
+from polyhead.data.line_spool import Examples, Lines, LineSpool
 from polyhead.data.parallel import open_pairs
-from polyhead.data.schedules.generator import make_missing
 from polyhead.data.text_files import BadLine, BadLines, skipped_notices
 from polyhead.errors import ConfigError, DataError
 
-
-@dataclass(frozen=True)
-class LabelledExamples:
-    """Texts; text n has the label `labels[n]`."""
-
-    texts: list[str]
-    labels: list[str]
-
-    def __len__(self) -> int:
-        return len(self.texts)
-
-    def select(self, numbers: Collection[int]) -> "LabelledExamples":
-        """Return the examples with these numbers."""
-        return LabelledExamples([self.texts[n] for n in numbers], [self.labels[n] for n in numbers])
-
-    def without(self, numbers: Iterable[int]) -> "LabelledExamples":
-        """Return all but the examples with these numbers."""
-        left_out = set(numbers)
-        return self.select([n for n in range(len(self)) if n not in left_out])
-
-
+LabelledExamples = Examples
 Sides = tuple[Sequence[str], Sequence[str], Sequence[str]]  # files of source, target and pairs
-SpooledTexts = SpooledExamples[LabelledExamples]
-LabelledCorpus = Corpus[LabelledExamples | SpooledTexts, LabelledExamples]
 
 
 class ExampleForm(NamedTuple):
@@ -86,29 +63,18 @@ def last_text(text: str) -> str:
 TEXTS = ExampleForm(read_texts_and_labels, first_text)
 
 
-class _Groups:
-    """The group of every text, computed anew in every iteration."""
-
-    def __init__(self, group: Callable[[str], str], texts: Iterable[str]) -> None:
-        self.group, self.texts = group, texts
-
-    def __iter__(self) -> Iterator[str]:
-        return map(self.group, self.texts)
-
-
 def load_labelled(
     config: DataConfig,
     seed: int,
-    spool: LineSpool | None = None,
+    spool: LineSpool,
     form: ExampleForm = TEXTS,
     *,
     of_pairs: bool = False,
-) -> LabelledCorpus:
-    """Read the labelled texts of a configuration; those for training into a spool, if given.
+) -> Corpus[LineSpool, Examples]:
+    """Read the labelled texts of a configuration; those for training into a spool.
 
     of_pairs: read pairs without labels too, as translators do.
     """
-    make_missing(config)
     notices: list[str] = []
     sides = config.source, config.target, config.pairs
     records = open_examples(config, config.labelled, sides if of_pairs else None, notices, form)
@@ -118,42 +84,40 @@ def load_labelled(
             + (", or pairs of texts, as in --pairs FILE" if of_pairs else ""),
             "no_data",
         )
-    train: LabelledExamples | SpooledTexts = (
-        collect(records) if spool is None else SpooledExamples(spool, records, LabelledExamples)
-    )
+    spool.write(records)
+    texts, labels = spool.columns
     problem = form.problem
     if problem is None:
-        problem = problem_of(train.labels) if config.problem == "auto" else config.problem
+        problem = problem_of(labels) if config.problem == "auto" else config.problem
     sides = config.valid_source, config.valid_target, config.valid_pairs
     valid_sides = sides if of_pairs else None
     records = open_examples(config, config.valid_labelled, valid_sides, notices, form)
     if records is not None:
         valid = collect(records)
     else:
-        n_examples = len(train)
+        n_examples = len(spool)
         by = (
             (form.group, last_text) if of_pairs and config.hold_out_by == "either" else [form.group]
         )
-        groups = [_Groups(group, train.texts) for group in by]
-        kept = first_of_classes(groups[0], train.labels, problem)
+        groups = [Lines(spool.__len__, partial(map, group, texts)) for group in by]
+        kept = first_of_classes(groups[0], labels, problem)
         count = held_out_count(n_examples, config.hold_out)
-        folder = None if spool is None else spool.folder
-        held_out, n_grouped = draw_groups(groups, count, seed, kept, folder)
+        held_out, n_grouped = draw_groups(groups, count, seed, kept, spool.folder)
         if not held_out:
             raise DataError(
                 f"too few examples ({n_examples:,}) to train on and to hold some out with texts of "
                 "their own. Give more, or a file for validation: --valid-data FILE.",
                 "too_few_examples",
             )
-        valid = train.select(held_out)
-        train = train.without(held_out)
+        valid = spool.select(held_out)
+        spool.left_out = held_out
         notices.append(held_out_notice(len(valid), n_examples, "examples", n_grouped))
-    classes = class_names(train.labels, problem, len(train))
+    classes = class_names(labels, problem, len(spool))
     if problem != "spans":
         encode_labels(valid.labels, problem, classes, "the validation data")
     if problem == "regression":
-        encode_labels(train.labels, problem, classes, "the training data")
-    return LabelledCorpus(train, valid, tuple(notices), classes, problem=problem)
+        encode_labels(labels, problem, classes, "the training data")
+    return Corpus(spool, valid, tuple(notices), classes, problem=problem)
 
 
 def open_examples(

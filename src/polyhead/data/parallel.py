@@ -2,19 +2,16 @@
 
 A pair is kept only if both sides have text. Every bad line is listed in `skipped` with its place
 and reason, or raises an error (`on_bad_line="fail"`). Files of unequal length are always an error,
-because the missing line is unknown. Every pair keeps its place in its file, so that later messages
-can name `file:line`.
+because the missing line is unknown.
 """
 
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from itertools import islice, zip_longest
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
-
-import numpy as np
+from typing import NamedTuple
 
 from polyhead.data.columns import PAIR_ROLES, Keys, Record, read_columns, show_pairs
 from polyhead.data.config import DataConfig, HoldOutBy
@@ -23,14 +20,12 @@ from polyhead.data.holdout import (
     MAX_SHARE_OF_PAIRS,
     Corpus,
     Drawn,
-    Numbers,
     draw_groups,
     held_out_count,
     held_out_notice,
 )
 from polyhead.data.languages import SAMPLE, configured_languages, text_language
-from polyhead.data.line_spool import LineSpool, SpooledExamples
-from polyhead.data.schedules.generator import make_missing
+from polyhead.data.line_spool import CountedLines, Examples, LineSpool
 from polyhead.data.text_files import (
     BadLine,
     BadLines,
@@ -45,29 +40,15 @@ from polyhead.errors import ConfigError, DataError
 MAX_COMPARED = 1_000_000  # lines of unequal files that are compared for a hint
 
 
-class Origin(NamedTuple):
-    """Places of the pairs: pair i is `line[i]` of `source_files[file[i]]` and its partner."""
-
-    source_files: tuple[str, ...]
-    target_files: tuple[str, ...]
-    file: Numbers
-    line: Numbers
-
-
 @dataclass(frozen=True)
 class Pairs:
-    """Parallel sentences, none of them empty, and the lines that were left out."""
+    """Parallel sentences in memory, none of them empty, and the lines that were left out."""
 
     sources: list[str]
     targets: list[str]
-    origin: Origin | None = field(default=None, compare=False, repr=False)
     skipped: tuple[BadLine, ...] = ()
     notices: tuple[str, ...] = ()
     languages: tuple[str, str] = ("", "")  # by names of columns or files, or by the text
-
-    def __post_init__(self) -> None:
-        if len(self.sources) != len(self.targets):
-            raise ValueError(f"{len(self.sources)} sources but {len(self.targets)} targets")
 
     def __len__(self) -> int:
         return len(self.sources)
@@ -75,54 +56,30 @@ class Pairs:
     def __iter__(self) -> Iterator[tuple[str, str]]:
         return zip(self.sources, self.targets, strict=True)
 
-    def where(self, index: int, side: Literal["source", "target"] = "source") -> str:
-        """Return the place of one side of a pair, as `file:line`."""
-        if self.origin is None:
-            return f"pair {index + 1}"
-        source, target, file, line = self.origin
-        files = source if side == "source" else target
-        return f"{files[file[index]]}:{line[index]}"
 
-    def select(self, indices: Sequence[int]) -> "Pairs":
-        """Return these pairs in this order with their places, without the skipped lines."""
-        origin = self.origin
-        if origin is not None:
-            chosen = np.array(indices, dtype=np.int64)
-            origin = origin._replace(file=origin.file[chosen], line=origin.line[chosen])
-        return Pairs([self.sources[i] for i in indices], [self.targets[i] for i in indices], origin)
-
-    def without(self, indices: Sequence[int]) -> "Pairs":
-        """Return all other pairs, with the skipped lines and the messages."""
-        left_out = set(indices)
-        others = self.select([index for index in range(len(self)) if index not in left_out])
-        return replace(others, skipped=self.skipped, notices=self.notices)
-
-
-def load_parallel(
-    config: DataConfig, seed: int, spool: LineSpool | None = None
-) -> "Corpus[Any, Pairs]":
-    """Read the sentence pairs of a configuration; those for training into a spool, if given."""
-    make_missing(config)
+def load_parallel(config: DataConfig, seed: int, spool: LineSpool) -> "Corpus[LineSpool, Examples]":
+    """Read the sentence pairs of a configuration; those for training into a spool."""
     reader = open_pairs(config, config.source, config.target, config.pairs, "data")
-    train: Pairs | SpooledPairs
-    train = reader.read() if spool is None else SpooledExamples(spool, reader, Pairs)
+    spool.write(reader)
     named = configured_languages(config)
     languages = named[0] or reader.languages[0], named[1] or reader.languages[1]
     notices = [*reader.notices]
     files = config.valid_source, config.valid_target, config.valid_pairs
     if any(files):
-        valid = read_pairs(config, *files, "data.valid")
-        notices += valid.notices
+        pairs = read_pairs(config, *files, "data.valid")
+        notices += pairs.notices
+        valid = Examples(pairs.sources, pairs.targets)
     else:
-        n_pairs = len(train)
+        n_pairs = len(spool)
         if n_pairs < 2:
             raise DataError(f"{n_pairs} usable pairs, at least 2 needed", "too_few_examples")
         count = held_out_count(n_pairs, config.hold_out, MAX_SHARE_OF_PAIRS)
-        held_out, n_grouped = draw_pairs(train, count, seed, config.hold_out_by)
-        valid = train.select(held_out)
-        train = train.without(held_out)
+        by = config.hold_out_by
+        held_out, n_grouped = draw_pairs(spool.columns, count, seed, by, spool.folder)
+        valid = spool.select(held_out)
+        spool.left_out = held_out
         notices.append(held_out_notice(len(valid), n_pairs, "pairs", n_grouped))
-    return Corpus(train, valid, tuple(notices), languages=languages)
+    return Corpus(spool, valid, tuple(notices), languages=languages)
 
 
 def read_pairs(
@@ -324,35 +281,37 @@ class PairReader:
         """Read all pairs."""
         sources: list[str] = []
         targets: list[str] = []
-        places: list[tuple[int, int]] = []
-        for source, target, *place in self.with_places():
+        for source, target in self:
             sources.append(source)
             targets.append(target)
-            places.append((place[0], place[1]))
-        source_files, target_files = zip(*self.names, strict=True)
-        origin = Origin(source_files, target_files, *np.array(places, dtype=np.int64).T)
-        skipped = tuple(self.skipped.first)
-        return Pairs(sources, targets, origin, skipped, self.notices, self.languages)
-
-
-SpooledPairs = SpooledExamples[Pairs]
+        return Pairs(sources, targets, tuple(self.skipped.first), self.notices, self.languages)
 
 
 def hold_out(pairs: Pairs, count: int, seed: int, by: HoldOutBy = "either") -> tuple[Pairs, Pairs]:
     """Split into (train, held out); see `draw_pairs`."""
-    held_out, _ = draw_pairs(pairs, count, seed, by)
-    return pairs.without(held_out), pairs.select(held_out)
+    drawn = set(draw_pairs((pairs.sources, pairs.targets), count, seed, by).numbers)
+    parts: tuple[Pairs, Pairs] = Pairs([], []), Pairs([], [])
+    for number, (source, target) in enumerate(pairs):
+        part = parts[number in drawn]
+        part.sources.append(source)
+        part.targets.append(target)
+    return parts
 
 
-def draw_pairs(pairs: Pairs | SpooledPairs, count: int, seed: int, by: HoldOutBy) -> Drawn:
-    """Draw the pairs to hold out.
+def draw_pairs(
+    sides: Sequence[CountedLines],
+    count: int,
+    seed: int,
+    by: HoldOutBy,
+    folder: Path | None = None,
+) -> Drawn:
+    """Draw the pairs to hold out, of sources and targets.
 
     All pairs with the same source or target, ignoring case and white space, go to the same part, so
     that the model is not validated on a text it has seen. A few less than requested may be held
     out. by: "source" allows equal targets.
     """
-    n_pairs, sides = len(pairs), (pairs.sources, pairs.targets)
-    folder = pairs.spool.folder if isinstance(pairs, SpooledExamples) else None
+    n_pairs = len(sides[0])
     if not 0 < count < n_pairs:
         raise ConfigError(
             f"cannot hold out {count} of {n_pairs} pairs: give a count below their number",

@@ -7,54 +7,41 @@ from pathlib import Path
 from polyhead.data.columns import open_column
 from polyhead.data.config import DataConfig
 from polyhead.data.holdout import Corpus, held_out_count, held_out_notice
-from polyhead.data.line_spool import LineSpool, SpooledLines
+from polyhead.data.line_spool import Examples, LineSpool
 from polyhead.data.locate import find
-from polyhead.data.schedules.generator import make_missing
 from polyhead.data.tables import decoded_kind
 from polyhead.data.text_files import BadLine, BadLines, excerpt, open_text, skipped_notices
 from polyhead.errors import ConfigError, DataError
 
-PlainCorpus = Corpus[list[str] | SpooledLines, list[str]]
 MAX_HELD_OUT = 10_000_000  # characters
 
 
 def load_plain(
-    config: DataConfig, most: int | None = None, spool: LineSpool | None = None
-) -> PlainCorpus:
+    config: DataConfig, spool: LineSpool, most: int | None = None
+) -> Corpus[LineSpool, Examples]:
     """Read the plain text of a configuration; without validation files, hold out its last tenth.
 
-    most: lines to hold out. spool: for the text to train on, which is else read into memory.
+    most: lines to hold out.
     """
     if not config.text:
         raise ConfigError("data.text: give a file of plain text, as in --text FILE", "no_data")
-    make_missing(config)
     notices: list[str] = []
-    lines = stream_plain(config.text, config, notices)
-    train: list[str] | SpooledLines
-    if spool is None:
-        train = list(lines)
-    else:
-        spool.write((line,) for line in lines)
-        train = spool.column(0)
+    spool.write((line,) for line in stream_plain(config.text, config, notices))
     if config.valid_text:
         valid = list(stream_plain(config.valid_text, config, notices))
-        return PlainCorpus(train, valid, tuple(notices))
-    n_lines = len(train)
-    backwards = reversed(train) if isinstance(train, list) else train.spool.backwards(0)
-    count = count_last(backwards, n_lines, most)
-    last = range(n_lines - count, n_lines)
-    if isinstance(train, list):
-        train, valid = train[:-count], train[-count:]
-    else:
-        [valid], train.spool.held_out = train.spool.select(last), last
-    if not any(train) or not any(valid):
+        return Corpus(spool, Examples(valid), tuple(notices))
+    n_lines = len(spool)
+    count = count_last(spool.backwards(0), n_lines, most)
+    held_out = spool.select(range(n_lines - count, n_lines))
+    spool.left_out = range(n_lines - count, n_lines)
+    if not any(spool.column(0)) or not any(held_out.texts):
         raise DataError(
             f"{config.text[0]}: {n_lines} lines are not enough to train on and to hold some "
             "out. Give more text, or a validation file.",
             "too_few_examples",
         )
     notices.append(held_out_notice(count, n_lines, "lines, the last ones,"))
-    return PlainCorpus(train, valid, tuple(notices))
+    return Corpus(spool, held_out, tuple(notices))
 
 
 def count_last(backwards: Iterable[str], n_lines: int, most: int | None) -> int:

@@ -20,7 +20,8 @@ from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from tempfile import TemporaryFile
+from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -148,19 +149,26 @@ class TokenSequences:
         vars(self).update(state if name is None else vars(TokenSequences.open(name)))
 
 
-def _map(path: Path, dtype: np.dtype[Any], count: int, offset: int) -> Ids:
+def _map(file: Path | IO[bytes], dtype: np.dtype[Any], count: int, offset: int) -> Ids:
     """Map a part of a file; an empty part cannot be mapped."""
     if not count:
         return np.empty(0, dtype)
-    return np.memmap(path, dtype, "r", offset, (count,))
+    return np.memmap(file, dtype, "r", offset, (count,))
 
 
 class TokenWriter:
-    """Writes sequences to NAME.bin; `close` writes NAME.idx, without which the store is invalid."""
+    """Writes sequences to NAME.bin; `close` writes NAME.idx, without which the store is invalid.
 
-    def __init__(self, name: Path, dtype: np.dtype[Any]) -> None:
+    Without a name the file is a temporary one, which ends with its last use.
+    """
+
+    def __init__(self, name: Path | None, dtype: np.dtype[Any]) -> None:
         self.name, self.dtype = name, dtype
-        self._file = name.with_name(name.name + ".bin").open("wb")
+        self._file: IO[bytes] = (
+            TemporaryFile()  # noqa: SIM115 (until `close`)
+            if name is None
+            else name.with_name(name.name + ".bin").open("wb")
+        )
         self._lengths: list[npt.NDArray[np.int32]] = []
         self._documents = [0]
         self.n_sequences = 0
@@ -175,11 +183,18 @@ class TokenWriter:
         """End a document at the last sequence."""
         self._documents.append(self.n_sequences)
 
-    def close(self) -> None:
-        """Write the index, and flush both files to disk."""
-        _sync(self._file)
+    def close(self) -> TokenSequences | None:
+        """Write the index, and flush both files to disk; return a store without name."""
         if self._documents[-1] != self.n_sequences:
             self.end_document()
+        if self.name is None:
+            with self._file as file:
+                n_ids = file.tell() // self.dtype.itemsize
+                file.flush()
+                lengths = np.concatenate([np.empty(0, np.int32), *self._lengths])
+                ids = np.asarray(_map(file, self.dtype, n_ids, 0))
+                return TokenSequences(ids, lengths, None, np.array(self._documents))
+        _sync(self._file)
         [code] = [code for code, dtype in CODES.items() if dtype == self.dtype]
         with self.name.with_name(self.name.name + ".idx").open("wb") as file:
             n_documents = len(self._documents)
@@ -193,6 +208,7 @@ class TokenWriter:
             file.write(np.array(self._documents, dtype="<i8").data)
             _sync(file)
         self._file.close()
+        return None
 
 
 def _sync(file: Any) -> None:

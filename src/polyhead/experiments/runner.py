@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,6 @@ from polyhead.checkpoint.atomic_dir import atomic_dir
 from polyhead.config import from_dict
 from polyhead.data.config import DataConfig
 from polyhead.data.file_sums import fingerprint
-from polyhead.data.parallel import load_parallel
 from polyhead.errors import DataError, Diverged
 from polyhead.experiments.budget import UpdateTimer, with_steps
 from polyhead.experiments.page import render
@@ -46,7 +46,11 @@ from polyhead.training.config import RunConfig, build
 from polyhead.training.run_dir import TOKENIZER
 from polyhead.training.run_log import RunLog
 from polyhead.training.tasks.base import load_or_train_tokenizers
-from polyhead.training.tasks.translation import EncodedPairs, encode_pairs
+from polyhead.training.tasks.translation import (
+    EncodedPairs,
+    encode_training,
+    read_parallel_corpus,
+)
 from polyhead.training.trainer import train
 
 PROBE_STEPS, SHORT_PROBE_STEPS = 60, 6  # that are timed
@@ -255,8 +259,8 @@ def read_shared(plan: ComparePlan, reporter: Callback) -> SharedData:
     reporter.on_stage("reading the data")
     data = from_dict(DataConfig, plan.base["data"], "data.")
     text = from_dict(TextConfig, plan.base.get("text", {}), "text.")
-    pairs = load_parallel(data, seed=1).train
-    path, now = plan.folder / "text.json", fingerprint([*pairs.sources, *pairs.targets])
+    pairs = read_parallel_corpus(data, seed=1)[0].train
+    path, now = plan.folder / "text.json", fingerprint(chain(*pairs.columns))
     if not path.exists():
         write_json(path, {"training": now})
     elif read_json(path, dict) != {"training": now}:
@@ -265,11 +269,9 @@ def read_shared(plan: ComparePlan, reporter: Callback) -> SharedData:
             "the files, or choose another --run.",
             "data_changed",
         )
-    log = RunLog(plan.folder, reporter)
-    tokenizers = load_or_train_tokenizers(
-        plan.folder / TOKENIZER, pairs.sources, pairs.targets, text, log
-    )
-    encoded = encode_pairs(tokenizers, pairs, data.max_length, "training", log)
+    log, place = RunLog(plan.folder, reporter), plan.folder / TOKENIZER
+    tokenizers = load_or_train_tokenizers(place, pairs.texts, pairs.labels, text, log)
+    encoded = encode_training(tokenizers, place, pairs, data.max_length, log)
     return SharedData(tokenizers, encoded)
 
 

@@ -13,7 +13,6 @@ from polyhead import devices
 from polyhead.checkpoint.model_dir import SavedModel, load_model
 from polyhead.checkpoint.model_files import resolve
 from polyhead.data.config import FORMER
-from polyhead.data.holdout import limit_training
 from polyhead.experiments.plan import ComparePlan
 from polyhead.experiments.results import (
     SystemResult,
@@ -98,7 +97,6 @@ def load_run(
     run = replace(run, data=replace(run.data, **files), train=train)
     task: TrainingTask = training_of(run.task)
     corpus, _ = task.read_data(run)
-    corpus = limit_training(corpus, run.data.max_examples, run.train.seed)
     log = RunLog(folder, Callback())
     log.silence()
     return saved, task.setup(run, RunDir(folder), corpus, log)

@@ -36,7 +36,7 @@ MAX_LINES = 2_000_000  # more lines cost memory without benefit
 MAX_LINE = 10_000  # characters; SentencePiece aborts the whole process at words beyond 65535
 THREADS = 4  # fixed, since sums of floats depend on it
 QUIET = 2  # errors only
-MIN_THREADED = 4096  # lines; fewer are encoded one by one
+MIN_THREADED = 1024  # lines; fewer are encoded one by one
 PROBE = "Ａ <s>\u3000한 ▁ ﬁ 👩‍🚀 a"
 
 logger = logging.getLogger(__name__)

@@ -55,9 +55,8 @@ from polyhead.config import differences, from_dict
 from polyhead.data.bilingual_dictionary import FILE as DICTIONARY
 from polyhead.data.config import FORMER, LISTS, DataConfig
 from polyhead.data.images.image_arrays import LABELS
-from polyhead.data.labelled_text import LabelledExamples
 from polyhead.data.languages import configured_languages
-from polyhead.data.parallel import Pairs
+from polyhead.data.line_spool import Examples
 from polyhead.data.stored_text import ORDER
 from polyhead.errors import CheckpointError, ConfigError, DataError, Diverged, PolyheadError
 from polyhead.models.registry import FAMILIES
@@ -252,13 +251,7 @@ class RunDir:
         """Save the fingerprints of the data, and the first held-out texts, unless they are."""
         if not (self.path / DATA).exists():
             write_text(self.path / DATA, json.dumps(fingerprints, indent=1) + "\n")
-        match valid:
-            case Pairs():
-                columns = [valid.sources, valid.targets]
-            case LabelledExamples():
-                columns = [valid.texts, valid.labels]
-            case _:  # plain text; of images none are kept
-                columns = [valid] if isinstance(valid, list) else []
+        columns = valid.columns if isinstance(valid, Examples) else ()  # of images none are kept
         rows = zip(*(column[:N_HELD_OUT] for column in columns), strict=True)
         lines = [json.dumps(row, ensure_ascii=False) + "\n" for row in rows]
         if lines and not (self.path / HELD_OUT).exists():
@@ -282,7 +275,7 @@ class RunDir:
         before = {ORDER: fingerprints.get(ORDER)} | before  # which earlier versions did not save
         for name, value in fingerprints.items():
             if before.get(name) != value:
-                restore = "Set data.store as before" if name == ORDER else "Restore the files"
+                restore = "It cannot be restored" if name == ORDER else "Restore the files"
                 raise DataError(
                     f"{self.path}: the {name} data changed since the run was started. {restore}, "
                     "or start over with --fresh.",

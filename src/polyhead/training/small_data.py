@@ -8,7 +8,7 @@ epochs of `small`: see `benchmarks/RESULTS.md`.
 from dataclasses import replace
 from itertools import chain
 
-from polyhead.data.parallel import Pairs
+from polyhead.data.line_spool import Examples
 from polyhead.data.stored_text import StoredText
 from polyhead.errors import DataError
 from polyhead.training.config import RunConfig
@@ -41,7 +41,7 @@ def warn_if_few(config: RunConfig, n_pairs: int, log: RunLog) -> None:
     )
 
 
-def adapt(config: RunConfig, pairs: Pairs | StoredText, log: RunLog) -> RunConfig:
+def adapt(config: RunConfig, pairs: StoredText | Examples, log: RunLog) -> RunConfig:
     """Choose the vocabulary by the number of pairs, if `data.adapt` says so."""
     vocab = next((vocab for most, vocab in VOCABULARIES if len(pairs) <= most), None)
     if vocab is None or config.train.init is not None:
@@ -54,7 +54,7 @@ def adapt(config: RunConfig, pairs: Pairs | StoredText, log: RunLog) -> RunConfi
                 "model; data.adapt=true chooses a smaller one"
             )
         return config
-    n_characters = len(set(chain.from_iterable(chain(pairs.sources, pairs.targets))))
+    n_characters = len(set(chain.from_iterable(chain(*pairs.columns))))
     vocab = max(vocab, n_characters + BYTES_AND_SPECIALS + PIECES)
     vocab = min(vocab, config.text.vocab)
     log.notice(f"few pairs: text.vocab = {vocab} (with data.adapt=false as in the recipe)")

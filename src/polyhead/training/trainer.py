@@ -26,7 +26,6 @@ from polyhead.checkpoint.languages import set_run_languages
 from polyhead.checkpoint.model_dir import SavedModel, first_not_finite, load_weights
 from polyhead.config import differences, from_dict
 from polyhead.data.batches.base import DataPosition
-from polyhead.data.holdout import limit_training
 from polyhead.data.memory_data import MemoryData
 from polyhead.errors import CheckpointError, ConfigError, PolyheadError
 from polyhead.layers.mixture_of_experts import has_experts, record_usage
@@ -153,7 +152,6 @@ def read_data(
     located = sized.with_files(files)
     task = training_of(config.task)
     corpus, fingerprints = task.read_data(located)
-    corpus = limit_training(corpus, config.data.max_examples, config.train.seed)
     if pretrained is not None and config.task != "translation":
         fingerprints["pre-trained model or its"] = pretrained.fingerprint
     if is_first:  # from here on the directory is that of this run

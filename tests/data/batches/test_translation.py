@@ -51,7 +51,7 @@ class NumberTokenizer(Tokenizer):
 
 def sampled_batches(n=40):
     """Return pairs that are encoded differently in every epoch."""
-    lines = [str(i) for i in range(n)]
+    lines = TokenSequences.of([str(i).encode() for i in range(n)], 256)
     encoder = NumberTokenizer()
     sampler = SubwordSampler([encoder, encoder], [lines, lines], seed=3, max_length=100)
     return batches_of(random_pairs(n), sampler=sampler)

@@ -76,7 +76,7 @@ def test_bits_per_character_count_characters_and_the_loss_counts_tokens():
 def test_a_finished_model_has_the_score_of_its_last_validation(tmp_path):
     run = tiny_gpt(tmp_path)
     result = train(run, tmp_path / "run")
-    held_out = LanguageModelingTask().read_data(run)[0].valid
+    held_out = LanguageModelingTask().read_data(run)[0].valid.texts
     scores = TextGenerator.from_dir(tmp_path / "run" / "last", device="cpu").score(held_out)
     for name in ("loss", "perplexity", "bits_per_character"):
         assert getattr(scores, name) == pytest.approx(result.metrics[name], rel=1e-5)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from expected_errors import raises
+from loading import load
 from pretrained import STACK, configured, pretrain, write_labelled
 from tiny import SMALL, write_corpus
 from torch.nn import functional as F
@@ -102,7 +103,7 @@ def split(tmp_path, lines, seed=1):
     """Write a labelled file and hold out a part of it."""
     path = tmp_path / "a.tsv"
     path.write_text("\n".join(lines), encoding="utf-8")
-    return load_labelled(DataConfig(labelled=(str(path),)), seed=seed)
+    return load(load_labelled, DataConfig(labelled=(str(path),)), seed=seed)
 
 
 def test_examples_are_held_out_without_a_validation_file(tmp_path):
@@ -184,7 +185,7 @@ def test_subwords_are_sampled_in_training_but_not_in_validation(tmp_path, encode
     sampled = prepared("text.sampling=0.5", tmp_path / "run")
     constant = prepared("text.sampling=0", tmp_path / "plain")
     source = sampled.tokenizers.source
-    texts = load_labelled(sampled.config.data, sampled.config.train.seed).train.texts
+    texts = load(load_labelled, sampled.config.data, seed=1).train.texts
     epochs = [texts_by_number(sampled.batches, epoch) for epoch in (0, 1, 0)]
     assert epochs[0] == epochs[2] != epochs[1]
     assert all(

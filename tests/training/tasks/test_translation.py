@@ -5,18 +5,31 @@ from multiprocessing.reduction import ForkingPickler
 import numpy as np
 import pytest
 
+from polyhead.checkpoint.atomic_dir import atomic_dir
 from polyhead.data.batches.translation import TranslationBatches
-from polyhead.data.parallel import Pairs
+from polyhead.data.config import DataConfig
+from polyhead.data.holdout import Corpus
+from polyhead.data.line_spool import Examples
+from polyhead.data.stored_text import CorpusReader, read_corpus
 from polyhead.data.token_store import TokenSequences
 from polyhead.special_tokens import PAD
 from polyhead.tokenizers.base import TextConfig
-from polyhead.tokenizers.storage import train_tokenizers
+from polyhead.tokenizers.storage import save_tokenizers, train_tokenizers
 from polyhead.training.callbacks import Callback
 from polyhead.training.run_log import RunLog
-from polyhead.training.tasks.translation import encode_pairs, make_sampler
+from polyhead.training.tasks.translation import encode_training, make_sampler
 
 LINES = [f"a sentence about {word} and nothing else" for word in ("lakes", "mountains", "the sea")]
 LONG = "x" * 400  # is left out
+
+
+def load(spool):
+    spool.write((line, line) for line in [LONG, *LINES])
+    return Corpus(spool, Examples([], []), ())
+
+
+def texts_of(store):
+    return [bytes(text.tolist()).decode() for text in store]
 
 
 @pytest.fixture
@@ -26,9 +39,13 @@ def make(tmp_path):
     def batches(sampling, *, seed=1, max_length=256):
         config = TextConfig("unigram", vocab=320, sampling=sampling)
         tokenizers = train_tokenizers(LINES * 9, LINES * 9, config)
-        pairs, log = Pairs([LONG, *LINES], [LONG, *LINES]), RunLog(tmp_path, Callback())
-        encoded = encode_pairs(tokenizers, pairs, max_length, "training", log)
-        assert encoded.texts == ([LINES, LINES] if sampling else ())
+        with atomic_dir(tmp_path / "tokenizer") as folder:
+            save_tokenizers(tokenizers, folder)
+        reader = CorpusReader(load)
+        train = read_corpus(DataConfig(), "translation", 1, reader)[0].train
+        log = RunLog(tmp_path, Callback())
+        encoded = encode_training(tokenizers, tmp_path / "tokenizer", train, max_length, log)
+        assert [*map(texts_of, encoded.texts)] == ([LINES, LINES] if sampling else [])
         sampler = make_sampler(tokenizers, encoded, seed, max_length)
         return TranslationBatches(encoded.source, encoded.target, 1000, seed, sampler)
 
@@ -60,8 +77,7 @@ def test_samples_depend_only_on_seed_epoch_and_number(make):
 
 def test_equal_texts_are_sampled_differently(make):
     batches = make(0.3)
-    same = [[LINES[0]] * 20] * 2
-    batches.sampler.texts[:] = same
+    batches.sampler.texts[:] = [TokenSequences.of([LINES[0].encode()] * 20, 256)] * 2
     sampled = [batches.sampler.draw(number, 0) for number in range(20)]
     assert len({tuple(source) for source, _ in sampled}) > 3
     assert any(source != target for source, target in sampled)
@@ -84,19 +100,6 @@ def test_samples_above_the_length_limit_are_not_used(make, epoch):
     assert any(pair == whole for pair, whole in zip(pairs, unsampled, strict=True))
     assert all(len(side) <= limit for pair in pairs for side in pair)
     assert any(len(side) > limit for pair in pairs_of(make(0.01), epoch) for side in pair)
-
-
-def test_stored_texts_are_sampled_as_those_in_memory(make):
-    batches = make(0.3)
-    in_memory = pairs_of(batches, 4)
-    lines = [line.replace("sea", "바다") for line in LINES]
-    for texts, expected in ((LINES, in_memory), (lines, None)):
-        if expected is None:
-            batches.sampler.texts[:] = [texts, texts]
-            expected = pairs_of(batches, 4)
-        stored = [TokenSequences.of([line.encode() for line in texts], 256)] * 2
-        batches.sampler.texts[:] = stored
-        assert pairs_of(batches, 4) == expected
 
 
 def test_batches_can_be_copied_to_workers_after_sampling(make):

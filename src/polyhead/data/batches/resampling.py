@@ -15,15 +15,13 @@ from polyhead.data.labels import PAIR
 from polyhead.data.token_store import TokenSequences
 from polyhead.tokenizers.base import Tokenizer
 
-Texts = Sequence[str] | TokenSequences  # these are bytes of UTF-8
-
 
 @dataclass(frozen=True)
 class SubwordSampler:
     """Random ids of texts; a function of the seed, the epoch and the number of the example."""
 
     tokenizers: Sequence[Tokenizer]  # of the sides of an example, such as source and target
-    texts: Sequence[Texts]  # of each side
+    texts: Sequence[TokenSequences]  # of each side, bytes of UTF-8
     seed: int
     max_length: int
     of_pairs: bool = False  # one side, whose texts are pairs: two in a draw
@@ -38,6 +36,5 @@ class SubwordSampler:
         return [encoder.encode(_text(texts, number), sample=random) for encoder, texts in sides]
 
 
-def _text(texts: Texts, number: int) -> str:
-    text = texts[number]
-    return text if isinstance(text, str) else text.astype(np.uint8).tobytes().decode()
+def _text(texts: TokenSequences, number: int) -> str:
+    return texts[number].astype(np.uint8).tobytes().decode()

@@ -6,8 +6,6 @@ from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain, islice
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from types import MappingProxyType
 from typing import Any
 
@@ -22,7 +20,6 @@ from polyhead.data.doctor.findings import (
     CorpusFinding,
     CorpusReport,
     FindingExample,
-    StreamedPairs,
     about_pairs,
     describe,
 )
@@ -69,14 +66,13 @@ def check_files(
     """
     keys = dict(zip(("source_key", "target_key"), columns, strict=True))
     sets = {"data": {**files, **keys}} | ({"test": {**tests}} if any(tests.values()) else {})
-    with TemporaryDirectory(prefix="polyhead-") as folder:
-        pairs = {}
-        for name, options in sets.items():
-            config = from_dict(DataConfig, {**options, "encoding": encoding}, f"{name}.")
-            reader = open_pairs(config, config.source, config.target, config.pairs, name)
-            Path(folder, name).mkdir()
-            pairs[name] = StreamedPairs(reader, Path(folder, name))
-        return check_pairs(pairs.pop("data"), pairs)
+    pairs = {}
+    for name, options in sets.items():
+        config = from_dict(DataConfig, {**options, "encoding": encoding}, f"{name}.")
+        pairs[name] = CheckedPairs(
+            open_pairs(config, config.source, config.target, config.pairs, name)
+        )
+    return check_pairs(pairs.pop("data"), pairs)
 
 
 def check_pairs(

@@ -6,12 +6,10 @@ from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from importlib.resources import files
-from pathlib import Path
 from typing import Any, Literal
 
-from polyhead.data.line_spool import LineSpool, SpooledExamples
-from polyhead.data.parallel import PairReader, Pairs
-from polyhead.data.text_files import BadLine
+from polyhead.data.line_spool import LineSpool
+from polyhead.data.parallel import PairReader
 
 Values = Mapping[str, Any]  # inserted into titles and advice
 Severity = Literal["ok", "note", "warning", "error"]
@@ -21,32 +19,30 @@ WIDTH = 44  # characters shown of each side of an example
 KINDS = tomllib.loads((files(__package__) / "findings.toml").read_text(encoding="utf-8"))
 
 
-class StreamedPairs(SpooledExamples[Pairs]):
+class CheckedPairs:
     """Pairs of files in a spool; only their places, 8 bytes each, are in memory."""
 
-    def __init__(self, reader: PairReader, folder: Path) -> None:
-        self.reader, self.places = reader, array("i")
-        super().__init__(LineSpool(folder, 2), self._records(), Pairs)
+    def __init__(self, reader: PairReader) -> None:
+        self.reader, self.places, self.spool = reader, array("i"), LineSpool(2)
+        self.spool.write(self._records())
+        self.sources, self.targets = self.spool.columns
+        self.skipped = reader.skipped.first
 
     def _records(self) -> Iterator[tuple[str, str]]:
         for source, target, file, line in self.reader.with_places():
             self.places.extend((file, line))
             yield source, target
 
+    def __len__(self) -> int:
+        return len(self.spool)
+
     def __iter__(self) -> Iterator[tuple[str, str]]:
         return zip(self.sources, self.targets, strict=True)
-
-    @property
-    def skipped(self) -> Sequence[BadLine]:
-        return self.reader.skipped.first
 
     def where(self, index: int) -> str:
         """Return the place of a pair, as `file:line`."""
         file, line = self.places[2 * index : 2 * index + 2]
         return f"{self.reader.names[file][0]}:{line}"
-
-
-CheckedPairs = Pairs | StreamedPairs
 
 
 @dataclass(frozen=True)
@@ -120,7 +116,9 @@ def about_pairs(
     first = indices[:MAX_EXAMPLES]
     examples = [
         FindingExample(pairs.where(index), f"{excerpt(source)} | {excerpt(target)}")
-        for index, (source, target) in zip(first, pairs.select(first), strict=True)
+        for index, (source, target) in zip(
+            first, zip(*pairs.spool.select(first).columns, strict=True), strict=True
+        )
     ]
     if indices:
         yield describe(name, examples, len(indices) / len(pairs), len(indices), values)

@@ -9,6 +9,7 @@ each of these.
 import hashlib
 import time
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -21,6 +22,7 @@ from polyhead.data.config import DataConfig
 from polyhead.data.corpus_cache import Reporting, folder, make_store, use_store
 from polyhead.data.corpus_store import PROGRESS_SECONDS
 from polyhead.data.file_sums import digest, file_sums, read_facts, write_facts
+from polyhead.data.holdout import drawn_for_training
 from polyhead.data.images.cifar import META
 from polyhead.data.images.dataset import (
     ImageCorpus,
@@ -47,7 +49,11 @@ def read_image_corpus(
     """Return the images of a configuration and their fingerprints; a large set is a store."""
     corpus = load_images(data, shape, seed, partial(_read, callback=callback))
     parts = {"training": corpus.train, "validation": corpus.valid}
-    return corpus, {name: _fingerprint(part, corpus.classes) for name, part in parts.items()}
+    sums = {name: _fingerprint(part, corpus.classes) for name, part in parts.items()}
+    used = drawn_for_training(len(corpus.train), data.max_examples, seed)
+    if used is not None:
+        corpus = replace(corpus, train=corpus.train.select(used.tolist()))
+    return corpus, sums
 
 
 def _fingerprint(images: ImageSet, classes: tuple[str, ...]) -> str:

@@ -1,6 +1,6 @@
 """The interface of a training task: files in, batches, a loss and validation metrics out."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from itertools import compress
 from pathlib import Path
@@ -28,6 +28,7 @@ from polyhead.training.run_dir import RunDir
 from polyhead.training.run_log import RunLog
 
 MAX_LINES, MAX_CHARACTERS = 1_000_000, 300_000_000  # of each side, to train tokenizers on
+FEW_LINES = 100_000  # whose training needs too little memory for a process of its own
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,7 @@ def load_or_train_tokenizers(
             f"the tokenizer is trained on {numbers[0]:,} of {len(sources):,} lines, drawn evenly"
         )
     first, second = map(sample_lines, (sources, targets), numbers)
-    if isinstance(sources, Sequence):
+    if max(numbers) <= FEW_LINES:
         tokenizers = train_tokenizers(list(first), list(second), config)
     else:
         folder = draft_path(directory, "sample")

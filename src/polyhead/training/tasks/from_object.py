@@ -4,9 +4,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from polyhead.data.line_encoder import StoreForm, encode_columns
-from polyhead.data.stored_text import StoredText, open_store
-from polyhead.data.token_store import TokenSequences
+from polyhead.data.line_encoder import StoreForm
+from polyhead.data.stored_text import open_store
 from polyhead.metrics.named_metrics import registered_metric
 from polyhead.models.registry import TASKS, find_task
 from polyhead.plugin_registry import resolve
@@ -40,12 +39,8 @@ class TaskTraining:
     def setup(
         self, config: RunConfig, run_dir: RunDir, corpus: LabelledCorpus, log: RunLog
     ) -> TaskSetup:
-        task, train, valid, max_length = (
-            self.task,
-            corpus.train,
-            corpus.valid,
-            config.data.max_length,
-        )
+        task, train, valid = self.task, corpus.train, corpus.valid
+        max_length = config.data.max_length
         tokenizers = load_or_train_tokenizers(run_dir.tokenizer, train.texts, (), config.text, log)
         log.stage("encoding the text")
         problem: Any = corpus.problem
@@ -53,14 +48,8 @@ class TaskTraining:
             task.name, max_length, bool(tokenizers.config.sampling), corpus.classes, problem,
             config.data.stride, self.place,
         )  # fmt: skip
-        stores: dict[str, TokenSequences]
-        if isinstance(train, StoredText):
-            stores, counts = open_store(train, run_dir.tokenizer, form, log)
-            n_long = counts["n_too_long"]
-        else:
-            encoded, n_long = encode_columns(tokenizers, (train.texts, train.labels), form)
-            stores = dict(zip(form.names, encoded, strict=True))
-        if n_long:
+        stores, counts = open_store(train, run_dir.tokenizer, form, log)
+        if n_long := counts["n_too_long"]:
             log.notice(
                 f"{n_long:,} of {len(train):,} training {task.examples} are longer than "
                 f"{max_length} tokens and were {task.when_long}"

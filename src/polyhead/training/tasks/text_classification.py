@@ -6,7 +6,6 @@ The labels say what is learned: one class of each text, several, or a number (`d
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import chain
 from typing import Any, cast
 
 import numpy as np
@@ -14,13 +13,12 @@ import torch
 
 from polyhead.data.batches.base import pad
 from polyhead.data.batches.labelled import TextBatch, TextBatches, segments_of
-from polyhead.data.batches.resampling import SubwordSampler, Texts
-from polyhead.data.file_sums import fingerprint
-from polyhead.data.holdout import Corpus
-from polyhead.data.labelled_text import TEXTS, ExampleForm, LabelledExamples, load_labelled
+from polyhead.data.batches.resampling import SubwordSampler
+from polyhead.data.labelled_text import TEXTS, ExampleForm, load_labelled
 from polyhead.data.labels import PAIR, Problem, encode_labels, label_values
 from polyhead.data.line_encoder import StoreForm, encode_texts
-from polyhead.data.stored_text import CorpusReader, StoredText, open_store, read_corpus
+from polyhead.data.line_spool import Examples
+from polyhead.data.stored_text import CorpusReader, TextCorpus, open_store, read_corpus
 from polyhead.data.token_store import TokenSequences
 from polyhead.metrics.classification import report
 from polyhead.metrics.named_metrics import MetricName, registered_metric
@@ -37,7 +35,7 @@ from polyhead.training.run_log import RunLog
 from polyhead.training.tasks.base import TaskSetup, load_or_train_tokenizers
 
 N_PREDICTED = 64  # texts at a time
-LabelledCorpus = Corpus[LabelledExamples | StoredText, LabelledExamples]
+LabelledCorpus = TextCorpus
 KINDS = {
     "single_label": "{} classes", "multi_label": "{} labels, several of each",
     "regression": "numbers", "contrastive": "pairs",
@@ -100,17 +98,9 @@ def read_labelled_corpus(
     config: RunConfig, form: ExampleForm = TEXTS, *, of_pairs: bool = False
 ) -> tuple[LabelledCorpus, dict[str, str]]:
     """Read labelled texts, or pairs without labels too; see `TrainingTask.read_data`."""
-    seed = config.train.seed
-    reader = CorpusReader(
-        lambda spool: load_labelled(config.data, seed, spool, form, of_pairs=of_pairs),
-        lambda corpus: {
-            name: fingerprint(chain(part.texts, part.labels))
-            for name, part in (("training", corpus.train), ("validation", corpus.valid))
-        },
-        lambda part: (part.texts, part.labels),
-        LabelledExamples,
-    )
-    return read_corpus(config.data, config.task, config.train.seed, reader)
+    data, seed = config.data, config.train.seed
+    reader = CorpusReader(lambda spool: load_labelled(data, seed, spool, form, of_pairs=of_pairs))
+    return read_corpus(data, config.task, seed, reader)
 
 
 def encode_corpus(
@@ -126,21 +116,19 @@ def encode_corpus(
     valid = _encode(tokenizers.source, corpus.valid, max_length, "validation", log)
     valid_labels = encode_labels(corpus.valid.labels, problem, classes)
     seed, sampling = config.train.seed, bool(tokenizers.config.sampling)
-    texts: Texts
-    if isinstance(corpus.train, StoredText):
-        form = StoreForm("labelled", max_length, sampling, classes, problem)
-        stores, counts = open_store(corpus.train, run_dir.tokenizer, form, log)
-        _warn_if_truncated(counts["n_too_long"], len(corpus.train), max_length, "training", log)
-        train, labels, texts = stores["text"], stores["label"], stores.get("text_text", [])
-    else:
-        train = _encode(tokenizers.source, corpus.train, max_length, "training", log)
-        labels, texts = encode_labels(corpus.train.labels, problem, classes), corpus.train.texts
+    form = StoreForm("labelled", max_length, sampling, classes, problem)
+    stores, counts = open_store(corpus.train, run_dir.tokenizer, form, log)
+    _warn_if_truncated(counts["n_too_long"], len(corpus.train), max_length, "training", log)
+    train, labels = stores["text"], stores["label"]
     of_pairs, n = PAIR in corpus.valid.texts[0], len(classes)
-    sampler = SubwordSampler([tokenizers.source], [texts], seed, max_length, of_pairs)
+    sampler = None
+    if sampling:
+        stored = [stores["text_text"]]
+        sampler = SubwordSampler([tokenizers.source], stored, seed, max_length, of_pairs)
     values, valid_values = label_values(labels, problem), label_values(valid_labels, problem)
     return EncodedCorpus(
         tokenizers,
-        TextBatches(train, values, max_tokens, seed, sampler if sampling else None, n),
+        TextBatches(train, values, max_tokens, seed, sampler, n),
         valid,
         TextBatches(valid, valid_values, max_tokens, 0, None, n).of_epoch(0),
         of_pairs,
@@ -171,7 +159,7 @@ def judged_by_loss(config: RunConfig, log: RunLog) -> RunConfig:
 
 
 def _encode(
-    tokenizer: Tokenizer, examples: LabelledExamples, max_length: int, part: str, log: RunLog
+    tokenizer: Tokenizer, examples: Examples, max_length: int, part: str, log: RunLog
 ) -> TokenSequences:
     too_long = 0
 

@@ -7,21 +7,25 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from polyhead.atomic_file import os_errors_as_polyhead_errors, write_text
 from polyhead.checkpoint.languages import run_languages
-from polyhead.data.batches.resampling import SubwordSampler, Texts
+from polyhead.data.batches.resampling import SubwordSampler
 from polyhead.data.batches.translation import TranslationBatch, TranslationBatches
 from polyhead.data.bilingual_dictionary import FILE, learn_dictionary, write_dictionary
+from polyhead.data.config import DataConfig
 from polyhead.data.corpus_store import all_too_long
-from polyhead.data.file_sums import fingerprint
-from polyhead.data.holdout import Corpus
-from polyhead.data.line_encoder import StoreForm
-from polyhead.data.parallel import Pairs, load_parallel
-from polyhead.data.stored_text import CorpusReader, StoredText, open_store, read_corpus
+from polyhead.data.line_encoder import StoreForm, encode_columns
+from polyhead.data.parallel import load_parallel
+from polyhead.data.stored_text import (
+    CorpusReader,
+    StoredText,
+    TextCorpus,
+    open_store,
+    read_corpus,
+)
 from polyhead.data.token_store import TokenSequences
 from polyhead.decoding.batch import batches as batches_of_sources
 from polyhead.decoding.batch import decode_all
@@ -33,7 +37,6 @@ from polyhead.special_tokens import PAD
 from polyhead.tasks.base import Outputs
 from polyhead.tasks.losses import Objective, TranslationLoss
 from polyhead.tasks.reward import ExpectedReward
-from polyhead.tokenizers.base import encode_lines
 from polyhead.tokenizers.storage import TokenizerPair
 from polyhead.training.config import RunConfig
 from polyhead.training.processes import Processes
@@ -46,64 +49,51 @@ from polyhead.training.tasks.base import (
     load_or_train_tokenizers,
 )
 
-ParallelCorpus = Corpus[Pairs | StoredText, Pairs]
-
 
 class TranslationTask:
     """Translate source sentences into target sentences."""
 
-    def read_data(self, config: RunConfig) -> tuple[ParallelCorpus, dict[str, str]]:
-        seed = config.train.seed
-        reader = CorpusReader(
-            lambda spool: load_parallel(config.data, seed, spool),
-            lambda corpus: {
-                "training source": fingerprint(corpus.train.sources),
-                "training target": fingerprint(corpus.train.targets),
-                "validation source": fingerprint(corpus.valid.sources),
-                "validation target": fingerprint(corpus.valid.targets),
-            },
-            lambda pairs: (pairs.sources, pairs.targets),
-            Pairs,
-            is_scattered=True,
-        )
-        corpus, fingerprints = read_corpus(config.data, config.task, config.train.seed, reader)
-        check_enough(len(corpus.train))
+    def read_data(self, config: RunConfig) -> tuple[TextCorpus, dict[str, str]]:
+        corpus, fingerprints = read_parallel_corpus(config.data, config.train.seed)
+        check_enough(corpus.train.facts.n_train)
         return corpus, fingerprints
 
     def setup(
-        self, config: RunConfig, run_dir: RunDir, corpus: ParallelCorpus, log: RunLog
+        self, config: RunConfig, run_dir: RunDir, corpus: TextCorpus, log: RunLog
     ) -> TaskSetup:
         train, valid = corpus.train, corpus.valid
         warn_if_few(config, len(train), log)
         config = adapt(config, train, log)
         tokenizers = load_or_train_tokenizers(
-            run_dir.tokenizer, train.sources, train.targets, config.text, log
+            run_dir.tokenizer, train.texts, train.labels, config.text, log
         )
         sizes = {"source_vocab": len(tokenizers.source), "target_vocab": len(tokenizers.target)}
         config = replace(config, model=replace(config.model, **sizes))
         path = run_dir.path / FILE
         if config.text.kind == "words" and not path.exists():
             log.stage("learning a dictionary for unknown words")
-            first = islice(zip(train.sources, train.targets, strict=True), MAX_LINES)
+            first = islice(zip(*train.columns, strict=True), MAX_LINES)
             sources, targets = map(list, zip(*first, strict=True))
             sources = [tokenizers.source.normalise(line) for line in sources]
             targets = [tokenizers.target.normalise(line) for line in targets]
             write_dictionary(learn_dictionary(sources, targets), path)
         log.stage("encoding the text")
         max_length, max_tokens = config.data.max_length, config.train.max_tokens
-        if isinstance(train, StoredText):
-            pairs = stored_pairs(tokenizers, run_dir.tokenizer, train, max_length, log)
-        else:
-            pairs = encode_pairs(tokenizers, train, max_length, "training", log)
-        held_out = encode_pairs(tokenizers, valid, max_length, "validation", log)
+        pairs = encode_training(tokenizers, run_dir.tokenizer, train, max_length, log)
+        held_out, n_left_out = encode_columns(
+            tokenizers, valid.columns, StoreForm("pairs", max_length)
+        )
+        if n_left_out == len(valid):
+            raise all_too_long(n_left_out, "validation", max_length)
+        _notice_left_out(n_left_out, "validation", max_length, log)
         n_translated, seed = config.train.bleu_sentences, config.train.seed
         sampler = make_sampler(tokenizers, pairs, seed, max_length)
         valid_pairs = HeldOutPairs(
             run_dir.path / SAMPLES,
             tokenizers,
-            TranslationBatches(held_out.source, held_out.target, max_tokens, 0).of_epoch(0),
-            valid.sources[:n_translated],
-            valid.targets[:n_translated],
+            TranslationBatches(held_out[0], held_out[1], max_tokens, 0).of_epoch(0),
+            valid.texts[:n_translated],
+            valid.labels[:n_translated],
             config.train.judge_by,
         )
         return TaskSetup(
@@ -115,12 +105,20 @@ class TranslationTask:
             f"{len(pairs.source):,} training pairs, {len(valid):,} for validation; vocabulary "
             f"{len(tokenizers.target):,}",
             {"languages": name_languages(config, corpus, run_dir, log)},
-            replace(valid_pairs, sources=valid.sources, targets=valid.targets).outputs,
+            replace(valid_pairs, sources=valid.texts, targets=valid.labels).outputs,
         )
 
 
+def read_parallel_corpus(data: DataConfig, seed: int) -> tuple[TextCorpus, dict[str, str]]:
+    """Return sentence pairs and their fingerprints."""
+    reader = CorpusReader(
+        lambda spool: load_parallel(data, seed, spool), by_side=True, is_scattered=True
+    )
+    return read_corpus(data, "translation", seed, reader)
+
+
 def name_languages(
-    config: RunConfig, corpus: ParallelCorpus, run_dir: RunDir, log: RunLog
+    config: RunConfig, corpus: TextCorpus, run_dir: RunDir, log: RunLog
 ) -> list[str]:
     """Return the languages as configured, as the run has them, or as the data says."""
     before = run_languages(run_dir.checkpoints)
@@ -161,35 +159,18 @@ class EncodedPairs:
 
     source: TokenSequences
     target: TokenSequences
-    texts: Sequence[Texts]
+    texts: Sequence[TokenSequences]
 
 
-def encode_pairs(
-    tokenizers: TokenizerPair, pairs: Pairs, max_length: int, part: str, log: RunLog
+def encode_training(
+    tokenizers: TokenizerPair, tokenizer: Path, train: StoredText, max_length: int, log: RunLog
 ) -> EncodedPairs:
-    """Encode pairs without those that are too long; DataError if all are."""
-    sides = [
-        TokenSequences.of(encode_lines(tokenizer, lines), len(tokenizer))
-        for tokenizer, lines in (
-            (tokenizers.source, pairs.sources),
-            (tokenizers.target, pairs.targets),
-        )
-    ]
-    fits = np.flatnonzero(np.maximum(*(side.lengths for side in sides)) <= max_length)
-    if not len(fits):
-        raise all_too_long(len(pairs), part, max_length)
-    _notice_left_out(len(pairs) - len(fits), part, max_length, log)
-    source, target = (TokenSequences(s.ids, s.lengths[fits], s.offsets[fits]) for s in sides)
-    texts = [[side[i] for i in fits] for side in (pairs.sources, pairs.targets)]
-    return EncodedPairs(source, target, texts if tokenizers.config.sampling else ())
+    """Encode the training pairs, without those that are too long.
 
-
-def stored_pairs(
-    tokenizers: TokenizerPair, tokenizer: Path, pairs: StoredText, max_length: int, log: RunLog
-) -> EncodedPairs:
-    """Open the store of the encoded pairs of a large corpus."""
+    tokenizer: directory of the tokenizers.
+    """
     form = StoreForm("pairs", max_length, bool(tokenizers.config.sampling))
-    stores, counts = open_store(pairs, tokenizer, form, log)
+    stores, counts = open_store(train, tokenizer, form, log)
     _notice_left_out(counts["n_too_long"], "training", max_length, log)
     source, target, *texts = (stores[name] for name in form.names)
     return EncodedPairs(source, target, texts)
