@@ -13,7 +13,7 @@ from polyhead.data.languages import parse_languages
 from polyhead.data.memory_data import OPTIONS, MemoryData, split_data
 from polyhead.errors import ConfigError, PolyheadError
 from polyhead.training.callbacks import Callback
-from polyhead.training.config import RunConfig, fitting_recipe, read_run
+from polyhead.training.config import COLUMNS, RunConfig, fitting_recipe, read_run
 from polyhead.training.display import ProgressKind, choose_display
 from polyhead.training.launcher import is_started_by_torchrun, launch
 from polyhead.training.loggers import create_loggers
@@ -27,9 +27,8 @@ DEFAULT_RUN = "mine"
 EXAMPLES = {"text": "gpt-tiny", "images": "vit-cifar10"}  # recipes for files of several tasks
 SETTINGS = {  # parameter of `train`, option of the command line: setting
     "init": "train.init", "device": "train.device", "encoding": "data.encoding",
-    "on_bad_line": "data.on_bad_line", "source_column": "data.source_key",
-    "target_column": "data.target_key", "text_column": "data.text_key",
-    "text_pair_column": "data.text_pair_key", "label_column": "data.label_key",
+    "on_bad_line": "data.on_bad_line",
+    **{name.replace("_key", "_column"): f"data.{name}" for name in COLUMNS},
 }  # fmt: skip
 
 
