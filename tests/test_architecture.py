@@ -67,7 +67,7 @@ MAX_LINES = {  # of *.py, per package; lower them with every step, raise one in 
     "foundation": 1_549, "checkpoint": 1_055, "cli": 3_212, "convert": 5_543, "cost": 1_231,
     "data": 8_831, "decoding": 1_150, "engines": 928, "experiments": 3_188, "layers": 3_817,
     "metrics": 923, "models": 3_338, "notes": 3_606, "pipelines": 3_501, "render": 492,
-    "server": 4_078, "tasks": 1_855, "tokenizers": 1_338, "training": 4_715, "viz": 1_705,
+    "server": 4_078, "tasks": 1_855, "tokenizers": 1_338, "training": 4_710, "viz": 1_705,
     "tests": 41_686,
 }  # fmt: skip
 ERRORS = ("ConfigError", "DataError", "CheckpointError", "MissingError", "Diverged",

@@ -162,7 +162,7 @@ def train_loop(
             optimizer.step()
         optimizer.zero_grad(set_to_none=True)
 
-        # 3. The counters, which are all that a resumed run needs.
+        # 3. The counters, saved with every checkpoint.
         position = group[-1][0]
         progress.step += 1
         progress.epoch, progress.batch = position.epoch, position.step
@@ -318,10 +318,7 @@ def out_of_memory(error: BaseException) -> bool:
 
 
 def average_and_clip(
-    parameters: list[nn.Parameter],
-    count: int,
-    clip_norm: float,
-    processes: Processes | None = None,
+    parameters: list[nn.Parameter], count: int, clip_norm: float, processes: Processes | None = None
 ) -> float:
     """Divide gradients by `count` and clip them, in one pass; return their norm before clipping."""
     gradients: list[Any] = [p.grad for p in parameters if p.grad is not None]

@@ -337,7 +337,7 @@ class RunCheckpoints:
 
         def begin() -> str:
             self.run_dir.check_in_place()
-            self.log.sync()
+            self.log.sync()  # first: resuming only removes lines after the checkpoint's step
             records = read_metrics(self.run_dir.path)
             validations = [entry for entry in records if entry.pop("kind") == "valid"]
             outputs = sorted((self.run_dir.path / SAMPLES).glob("step-*.txt"))

@@ -45,11 +45,7 @@ class Collected(nn.Module):
 
 
 def place(
-    model: nn.Module,
-    device: torch.device,
-    config: TrainConfig,
-    processes: Processes,
-    log: RunLog,
+    model: nn.Module, device: torch.device, config: TrainConfig, processes: Processes, log: RunLog
 ) -> nn.Module:
     """Move a model to a device, sharded if so configured; return the model to be trained."""
     if config.shard and processes.world > 1:

@@ -298,6 +298,8 @@ class Trainer:
         """Train, validate and save; return False if training diverged and was rolled back."""
         options, progress = self.config.train, self.progress
         self.started = time.perf_counter() - progress.seconds
+        # Position and step are all that a bit-exact resume needs beside weights and moments: the
+        # order of an epoch follows from its seed, random numbers from step and batch.
         position = DataPosition(progress.epoch, progress.batch)
         stack, sizes = stack_of(self.config.model), vars(self.config.model)
         width = stack.d_model if stack else sizes.get("d_model", sizes.get("d_embed"))
@@ -382,6 +384,7 @@ class Trainer:
 
     def save(self) -> None:
         """Write a checkpoint, if all weights are finite."""
+        # Each process looks at its share of the weights, and all learn of a broken one.
         for broken in self.processes.gather(first_not_finite(self.model)):
             if broken is not None:
                 raise NotFinite(f"step {self.progress.step}: {broken} is no longer finite")
