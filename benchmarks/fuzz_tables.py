@@ -16,7 +16,7 @@ from pyarrow import ipc, parquet
 
 from polyhead.data.columns import LABEL_ROLES, PAIR_ROLES, describe_columns, read_columns
 from polyhead.data.config import DataConfig
-from polyhead.data.labelled_text import TEXTS, read_labelled
+from polyhead.data.labelled_text import TEXTS, collect, stream_labelled
 from polyhead.tasks.question_answering import QUESTIONS
 from polyhead.tasks.tagging import TAGGED
 
@@ -64,7 +64,7 @@ def opened(content: bytes, path: Path, rng: Random, most: float = 300.0) -> Muta
             form = (TEXTS, TAGGED, QUESTIONS)[reading - 3]
             text, label = (("ko", "label"), ("words", "tags"), (None, None))[reading - 3]
             config = DataConfig(text_key=text, label_key=label) if is_named else DataConfig()
-            read_labelled([str(path)], config, [], form)
+            collect(stream_labelled([str(path)], config, [], form))
 
     return Mutant(len(content), opening, most)
 

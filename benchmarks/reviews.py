@@ -24,11 +24,11 @@ import measuring
 import torch
 
 from polyhead.data.config import DataConfig
-from polyhead.data.labelled_text import LabelledExamples, read_labelled
+from polyhead.data.labelled_text import LabelledExamples, collect, stream_labelled
 from polyhead.data.locate import find
 from polyhead.data.text_files import read_lines
 from polyhead.errors import ConfigError, DataError, MissingError
-from polyhead.pipelines.text_classifier import TextClassifier
+from polyhead.pipelines.task_pipeline import TextClassifier
 from polyhead.training.callbacks import Callback, TrainingStep
 from polyhead.training.config import read_run
 from polyhead.training.result import TrainResult
@@ -173,7 +173,7 @@ def finetune(plan: Plan, init: Path, data: dict[str, Path], n_labels: int, seed:
 
 def examples(path: Path) -> LabelledExamples:
     """Reviews and their labels."""
-    return read_labelled([path], DataConfig(text_key="document", label_key="label"), [])
+    return collect(stream_labelled([path], DataConfig(text_key="document", label_key="label"), []))
 
 
 def sample(path: Path, n: int, seed: int) -> LabelledExamples:

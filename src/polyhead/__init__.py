@@ -32,9 +32,12 @@ if TYPE_CHECKING:
     from polyhead.pipelines.load import load
     from polyhead.pipelines.mask_filler import MaskFiller
     from polyhead.pipelines.replaced_token_detector import ReplacedTokenDetector
-    from polyhead.pipelines.sentence_embedder import SentenceEmbedder
-    from polyhead.pipelines.task_pipeline import QuestionAnswerer, Tagger
-    from polyhead.pipelines.text_classifier import TextClassifier
+    from polyhead.pipelines.task_pipeline import (
+        QuestionAnswerer,
+        SentenceEmbedder,
+        Tagger,
+        TextClassifier,
+    )
     from polyhead.pipelines.text_generator import TextGenerator
     from polyhead.pipelines.translator import Translator
     from polyhead.plugin_registry import load_plugin
@@ -86,10 +89,10 @@ _MODULES = {
     "QuestionAnswerer": "pipelines.task_pipeline",
     "ReplacedTokenDetector": "pipelines.replaced_token_detector",
     "SavedCheckpoint": "training.callbacks",
-    "SentenceEmbedder": "pipelines.sentence_embedder",
+    "SentenceEmbedder": "pipelines.task_pipeline",
     "StackConfig": "layers.transformer_stack",
     "Tagger": "pipelines.task_pipeline",
-    "TextClassifier": "pipelines.text_classifier",
+    "TextClassifier": "pipelines.task_pipeline",
     "TextGenerator": "pipelines.text_generator",
     "TrainResult": "training.result",
     "TrainingEnd": "training.callbacks",

@@ -11,7 +11,7 @@ from loading import load
 
 from polyhead.data.batches.labelled import TextBatches, segments_of, split_pairs
 from polyhead.data.config import DataConfig
-from polyhead.data.labelled_text import load_labelled, read_labelled
+from polyhead.data.labelled_text import PAIRS, collect, load_labelled, stream_labelled
 from polyhead.data.labels import encode_labels, label_values, problem_of
 from polyhead.data.line_encoder import frame
 from polyhead.data.token_store import TokenSequences
@@ -46,7 +46,7 @@ def test_labels_say_what_they_are_or_the_error_names_the_setting(labels, problem
 def read(tmp_path, name, content, **options):
     path = tmp_path / name
     path.write_text(content, encoding="utf-8")
-    return read_labelled([path], DataConfig(**options), [])
+    return collect(stream_labelled([path], DataConfig(**options), []))
 
 
 @pytest.mark.parametrize(
@@ -95,7 +95,7 @@ def test_pairs_that_share_any_text_are_held_out_together_for_embeddings(tmp_path
     config = DataConfig(pairs=(str(tmp_path / "a.tsv"),))
     shared = {}
     for by in ("either", "source"):
-        corpus = load(load_labelled, replace(config, hold_out_by=by), seed=1, of_pairs=True)
+        corpus = load(load_labelled, replace(config, hold_out_by=by), seed=1, form=PAIRS)
         sides = [
             [
                 {text.split("\t")[side] for text in part.texts}

@@ -8,7 +8,7 @@ from loading import load
 from token_data import write_questions
 
 from polyhead.data.config import DataConfig
-from polyhead.data.labelled_text import load_labelled, read_labelled
+from polyhead.data.labelled_text import collect, load_labelled, stream_labelled
 from polyhead.errors import DataError
 from polyhead.tasks.question_answering import QUESTIONS, answers_of
 
@@ -27,7 +27,7 @@ def squad(answers=ANSWERS, **item):
 
 def read(path, **options):
     notices = []
-    examples = read_labelled([path], DataConfig(**options), notices, QUESTIONS)
+    examples = collect(stream_labelled([path], DataConfig(**options), notices, QUESTIONS))
     return list(zip(examples.texts, map(answers_of, examples.labels), strict=True)), notices
 
 

@@ -11,7 +11,7 @@ from loading import load
 from spreadsheets import spreadsheet
 
 from polyhead.data.config import DataConfig
-from polyhead.data.labelled_text import load_labelled, read_labelled
+from polyhead.data.labelled_text import collect, load_labelled, stream_labelled
 from polyhead.errors import DataError
 from polyhead.tasks.tagging import TAGGED, are_chunks, find_rule
 from polyhead.tasks.words import RULES, split_words
@@ -21,7 +21,7 @@ SENTENCES = [(["세종", "대왕은", "."], ["B-PER", "I-PER", "O"]), (["서울"
 
 def read(path, **options):
     notices = []
-    examples = read_labelled([path], DataConfig(**options), notices, TAGGED)
+    examples = collect(stream_labelled([path], DataConfig(**options), notices, TAGGED))
     pairs = zip(examples.texts, examples.labels, strict=True)
     return [(text.split("\t"), label.split("\t")) for text, label in pairs], notices
 

@@ -2,8 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,11 +19,12 @@ from polyhead.cli.options import (
     split_inputs,
 )
 from polyhead.cli.streams import counting, say, utf8_stdout
+from polyhead.cli.use import write_results
 from polyhead.errors import ConfigError, DataError
+from polyhead.tasks.verbs import ClassifyOptions
 
 if TYPE_CHECKING:
     from polyhead.pipelines.image_classifier import ImageClassifier
-    from polyhead.pipelines.text_classifier import TextClassifier
 
 SIZE = re.compile(r"(\d{1,5})(?:x(\d{1,5}))?")
 
@@ -59,7 +59,8 @@ def classify(
     """
     from polyhead.pipelines.image_classifier import ImageClassifier
     from polyhead.pipelines.load import load
-    from polyhead.pipelines.text_classifier import TextClassifier
+    from polyhead.pipelines.task_pipeline import TextClassifier
+    from polyhead.tasks.text_classification import with_pairs
 
     classifier = load(model, device=device)
     if isinstance(classifier, ImageClassifier):
@@ -77,28 +78,11 @@ def classify(
     if size is not None or top != 1:
         raise ConfigError("--top and --size are for images only", "conflicting_options")
     _, inputs = split_inputs([str(model), *(files or ())])
-    blocks = read_inputs(inputs, encoding)
-    if pair is not None:
-        second = check_text(pair, "--pair")
-        blocks = (classifier.texts(lines, [second] * len(lines)) for lines in blocks)
-    classify_text(classifier, blocks, scores=scores, jsonl=jsonl)
-
-
-def classify_text(
-    classifier: "TextClassifier", blocks: Iterable[list[str]], *, scores: bool, jsonl: bool
-) -> None:
-    """Print the label of every line, with all probabilities or as JSON if requested."""
+    second = None if pair is None else check_text(pair, "--pair")
     with utf8_stdout() as out:
-        for lines in blocks:
-            with counting("classifying", len(lines)) as progress:
-                labels = classifier.classify(lines, progress=progress)
-            for line, label in zip(lines, labels, strict=True):
-                shares = [f"{name}={share:.4f}" for name, share in label.probabilities.items()]
-                content = {"text": line, **asdict(label)}
-                columns = [str(label), *(shares if scores else ())]
-                row = json.dumps(content, ensure_ascii=False) if jsonl else "\t".join(columns)
-                out.write(f"{row}\n")
-            out.flush()
+        for lines in read_inputs(inputs, encoding):
+            rows = with_pairs(lines, None if second is None else [second] * len(lines))
+            write_results(out, classifier, rows, ClassifyOptions(scores), jsonl=jsonl)
 
 
 def classify_images(

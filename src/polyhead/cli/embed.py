@@ -35,7 +35,7 @@ def embed(
     """
     import numpy as np
 
-    from polyhead.pipelines.sentence_embedder import SentenceEmbedder
+    from polyhead.pipelines.task_pipeline import SentenceEmbedder
 
     if output is not None and (similar_to is not None or output.suffix != ".npy"):
         message = f"--output {output}: expected a name that ends in .npy, and no --similar-to"

@@ -305,19 +305,14 @@ def label_scores(
 ) -> Scores:  # fmt: skip
     """Return the scores of a text classifier, tagger, question answerer or sentence encoder."""
     from polyhead.pipelines.load import load
-    from polyhead.pipelines.sentence_embedder import SentenceEmbedder
-    from polyhead.pipelines.task_pipeline import TaskPipeline
-    from polyhead.pipelines.text_classifier import TextClassifier
+    from polyhead.pipelines.task_pipeline import SentenceEmbedder, TaskPipeline, TextClassifier
 
     model = load(model_dir, device=device, engine="torch")
     labelled, pairs = files
-    if pairs or not isinstance(model, TextClassifier | TaskPipeline | SentenceEmbedder):
+    if pairs or not isinstance(model, TaskPipeline):
         kind = SentenceEmbedder if pairs else TextClassifier
         model = kind.from_saved(model.saved, model.name, model.device)  # or an error
-    if isinstance(model, SentenceEmbedder):
-        examples, notices = model.read(labelled, ((), (), [*map(str, pairs)]), encoding)
-    else:
-        examples, notices = model.read(labelled, encoding)
+    examples, notices = model.read(pairs or labelled, encoding, of_pairs=bool(pairs))
     with counting_share(team, "reading", len(examples)) as progress:
         result = model.evaluate_examples(examples, notices, progress, team.map)
     for notice in notices if team.is_first else ():

@@ -1,9 +1,10 @@
 """Commands of tasks, `polyhead VERB MODEL [FILE|TEXT]...`, whose words and options a verb has."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from inspect import Parameter, signature
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
@@ -49,12 +50,7 @@ def command_of(name: str) -> Callable[..., None]:
         _, inputs = split_inputs([str(model), *(files or ())])
         with utf8_stdout() as out:
             for lines in read_inputs(inputs, encoding):
-                rows = [(line,) for line in lines]
-                with counting(verb.activity, len(lines)) as progress:
-                    results = pipeline.apply(rows, options, progress)
-                for row, result in zip(rows, results, strict=True):
-                    out.write(_shown(pipeline.task, row, result, options, jsonl=jsonl))
-                out.flush()
+                write_results(out, pipeline, [(line,) for line in lines], options, jsonl=jsonl)
 
     return with_options(use, verb)
 
@@ -89,11 +85,24 @@ def _loaded(verb: Verb, model: Path, device: str) -> Any:
     return pipeline_of(resolve(verb.task)()).from_dir(model, device=device)
 
 
-def _shown(task: Any, row: tuple[str, ...], result: Any, options: Any, *, jsonl: bool) -> str:
-    if not jsonl:
-        text: str = task.row(result, options)
-        return text
-    return json.dumps({task.fields[0]: row[0]} | asdict(result), ensure_ascii=False) + "\n"
+def write_results(
+    out: TextIOWrapper, pipeline: Any, rows: Sequence[tuple[str, ...] | None], options: Any,
+    *, jsonl: bool,
+) -> None:  # fmt: skip
+    """Write the results of inputs as the rows of their task, or as JSON; a blank line for None."""
+    task, given = pipeline.task, [row for row in rows if row is not None]
+    with counting(task.words.activity, len(given)) as progress:
+        results = iter(pipeline.apply(given, options, progress))
+    for row in rows:
+        if row is None:
+            out.write("\n")
+            continue
+        result = next(results)
+        text = row[0] if len(task.fields) > 1 else "\t".join(row)
+        content = {task.fields[0]: text} | asdict(result)
+        as_json = json.dumps(content, ensure_ascii=False) + "\n"
+        out.write(as_json if jsonl else task.row(result, options))
+    out.flush()
 
 
 def _answer(
@@ -115,23 +124,14 @@ def _answer(
     if question is not None:
         text = "\n".join(read_lines(context or Path("-"), encoding))
         row = check_text(question, "QUESTION"), text
-        (result,) = pipeline.apply([row], options)
         with utf8_stdout() as out:
-            out.write(_shown(pipeline.task, row, result, options, jsonl=jsonl))
+            write_results(out, pipeline, [row], options, jsonl=jsonl)
         return
     shared = None if context is None else "\n".join(read_lines(context, encoding))
     with utf8_stdout() as out:
         for lines in read_inputs((), encoding, hint="One JSON object per line"):
             rows = [_pair(line, shared) if line.strip() else None for line in lines]
-            pairs = [row for row in rows if row is not None]
-            with counting(verb.activity, len(pairs)) as progress:
-                results = iter(pipeline.apply(pairs, options, progress))
-            for pair in rows:  # a blank line for a blank line
-                shown = "\n"
-                if pair is not None:
-                    shown = _shown(pipeline.task, pair, next(results), options, jsonl=jsonl)
-                out.write(shown)
-            out.flush()
+            write_results(out, pipeline, rows, options, jsonl=jsonl)
 
 
 def _pair(line: str, shared: str | None) -> tuple[str, str]:

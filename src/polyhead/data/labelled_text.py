@@ -37,11 +37,13 @@ class ExampleForm(NamedTuple):
     read: returns the examples of a file.
     group: texts of the same group are held out together.
     problem: the kind of the labels; None if `data.problem` or the labels say it.
+    of_pairs: pairs without labels are read too, as translators do.
     """
 
     read: Callable[[str | Path, DataConfig], TwoColumns]
     group: Callable[[str], str] = lambda text: text
     problem: Problem | None = None
+    of_pairs: bool = False
 
 
 def read_texts_and_labels(path: str | Path, config: DataConfig) -> TwoColumns:
@@ -61,6 +63,7 @@ def last_text(text: str) -> str:
 
 
 TEXTS = ExampleForm(read_texts_and_labels, first_text)
+PAIRS = TEXTS._replace(of_pairs=True)
 
 
 def load_labelled(
@@ -68,13 +71,9 @@ def load_labelled(
     seed: int,
     spool: LineSpool,
     form: ExampleForm = TEXTS,
-    *,
-    of_pairs: bool = False,
 ) -> Corpus[LineSpool, Examples]:
-    """Read the labelled texts of a configuration; those for training into a spool.
-
-    of_pairs: read pairs without labels too, as translators do.
-    """
+    """Read the labelled texts of a configuration; those for training into a spool."""
+    of_pairs = form.of_pairs
     notices: list[str] = []
     sides = config.source, config.target, config.pairs
     records = open_examples(config, config.labelled, sides if of_pairs else None, notices, form)
@@ -89,6 +88,12 @@ def load_labelled(
     problem = form.problem
     if problem is None:
         problem = problem_of(labels) if config.problem == "auto" else config.problem
+    if of_pairs and problem not in ("contrastive", "regression"):
+        raise DataError(
+            "the labels of pairs are classes; sentence embeddings need pairs without labels "
+            "(--pairs FILE), or with numbers (data.problem=regression)",
+            "not_a_number",
+        )
     sides = config.valid_source, config.valid_target, config.valid_pairs
     valid_sides = sides if of_pairs else None
     records = open_examples(config, config.valid_labelled, valid_sides, notices, form)
@@ -153,16 +158,6 @@ def first_of_classes(
     return first.values()
 
 
-def read_labelled(
-    paths: Sequence[str | Path],
-    config: DataConfig,
-    notices: list[str],
-    form: ExampleForm = TEXTS,
-) -> LabelledExamples:
-    """Read labelled texts; bad lines are skipped or an error, as configured."""
-    return collect(stream_labelled(paths, config, notices, form))
-
-
 def collect(records: Iterable[tuple[str, str]]) -> LabelledExamples:
     """Return examples in memory."""
     texts, labels = [], []
@@ -192,7 +187,7 @@ def stream_labelled(
                 yield text, label.strip()
             elif text.strip() or label.strip():  # an empty line is neither example nor mistake
                 bad.add(BadLine(file.name, line, f"no {'label' if has_text else 'text'}"))
-    if form is TEXTS and 0 < n_pairs < n_texts:
+    if form.problem is None and 0 < n_pairs < n_texts:
         raise DataError(
             f"{n_pairs:,} of {n_texts:,} examples are pairs of texts. Name the columns with "
             "--text-column and --text-pair-column.",

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from polyhead.data.labels import N_NUMBERS, PAIR, Problem, encode_labels
+from polyhead.data.labels import N_NUMBERS, PAIR, Problem
 from polyhead.data.token_store import CODES, TokenSequences
 from polyhead.errors import PolyheadError
 from polyhead.plugin_registry import resolve
@@ -34,8 +34,6 @@ class StoreForm(NamedTuple):
     pairs: source and target, closed by EOS; pairs longer than `max_length` are left out
     running: the ids of all lines, closed by EOS, or by the ids of line ends
     parts: BOS ids EOS, several of a long line and none of an empty one
-    labelled: BOS ids EOS, of a pair BOS ids EOS ids EOS, truncated to `max_length`; the numbers of
-        the classes of each, or its number
     others: as the class of `polyhead.tasks` with this name, whose place is `task`, encodes them
     """
 
@@ -62,11 +60,6 @@ class StoreForm(NamedTuple):
                    "spans": self.max_length + 1}  # fmt: skip
         n_labels = [special.get(self.problem, len(self.classes))]
         return [len(tokenizers.source), *([] if self.kind in NAMES else n_labels)]
-
-
-def framed(lines: Iterable[Sequence[int]], max_length: int) -> Iterator[list[int]]:
-    """Yield encoded lines (each closed by EOS) as BOS ids EOS, truncated to `max_length`."""
-    return (frame([ids], max_length) for ids in lines)
 
 
 def frame(parts: Sequence[Sequence[int]], max_length: int) -> list[int]:
@@ -118,12 +111,6 @@ def encode_columns(
         encoded = resolve(form.task)().encode(tokenizers, columns, form)
         return encoded
     n_too_long = 0
-    if form.kind == "labelled":
-        framed_texts = list(encode_texts(tokenizer, columns[0], limit))
-        n_too_long = sum(length > limit for _, length in framed_texts)
-        framed_ids = TokenSequences.of((ids for ids, _ in framed_texts), len(tokenizer))
-        stores = [framed_ids, encode_labels(columns[1], form.problem, form.classes)]
-        return [*stores, *([_bytes(columns[0])] if form.with_texts else [])], n_too_long
     ids = [tokenizer.encode_batch(columns[0])]
     if form.kind == "pairs":
         ids.append(tokenizers.target.encode_batch(columns[1]))
@@ -139,11 +126,12 @@ def encode_columns(
         TokenSequences.of(*side) for side in zip(sequences, form.sizes(tokenizers), strict=True)
     ]
     if form.with_texts:
-        stores += [_bytes(columns[n]) for n in range(len(form.names) - len(stores))]
+        stores += [text_bytes(columns[n]) for n in range(len(form.names) - len(stores))]
     return stores, n_too_long
 
 
-def _bytes(lines: Sequence[str]) -> TokenSequences:
+def text_bytes(lines: Sequence[str]) -> TokenSequences:
+    """Return texts as sequences of the bytes of UTF-8."""
     encoded = [line.encode() for line in lines]
     lengths = np.fromiter(map(len, encoded), np.int32, len(encoded))
     return TokenSequences(np.frombuffer(b"".join(encoded), CODES[1]), lengths)

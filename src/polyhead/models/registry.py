@@ -100,18 +100,8 @@ TASKS: Registry[TaskKind | str] = Registry(  # a place is that of a class of `ta
             "polyhead detect", "fill-mask",
             ("loss", "generator_accuracy", "precision", "recall", "auc"),
         ),
-        "text_classification": TaskKind(
-            f"{TRAINING}.text_classification:TextClassificationTask",
-            f"{PIPELINES}.text_classifier:TextClassifier", "polyhead classify",
-            "text-classification",
-            ("loss", "accuracy", "macro_f1", "micro_f1", "exact_match", "pearson", "spearman",
-             "mae", "rmse"), outputs=True,
-        ),
-        "sentence_embedding": TaskKind(
-            f"{TRAINING}.sentence_embedding:SentenceEmbeddingTask",
-            f"{PIPELINES}.sentence_embedder:SentenceEmbedder", "polyhead embed",
-            "sentence-similarity", ("loss", "accuracy", "mrr", "pearson", "spearman"),
-        ),
+        "text_classification": "polyhead.tasks.text_classification:TextClassification",
+        "sentence_embedding": "polyhead.tasks.sentence_embedding:SentenceEmbedding",
         "token_classification": "polyhead.tasks.tagging:Tagging",
         "question_answering": "polyhead.tasks.question_answering:QuestionAnswering",
         "image_classification": TaskKind(

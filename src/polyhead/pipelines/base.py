@@ -19,7 +19,6 @@ from polyhead.layers.lsh.attention import set_eval_rounds
 from polyhead.models.registry import FAMILIES, TaskName, command_of, find_task, max_positions
 from polyhead.pipelines.run_settings import TextModel
 from polyhead.plugin_registry import resolve
-from polyhead.render import notebook
 from polyhead.tokenizers.storage import TokenizerPair
 
 P = TypeVar("P", bound="Pipeline")
@@ -185,31 +184,6 @@ class Pipeline(TextModel):
         """Set the number of hashing rounds of LSH attention; `ConfigError` if there is none."""
         for saved in self.models:
             set_eval_rounds(saved.model, n_rounds)
-
-
-@dataclass(frozen=True)
-class Classification:
-    """The likeliest class of a text or an image, and the probabilities of all classes."""
-
-    label: str
-    probabilities: dict[str, float]
-
-    def __repr__(self) -> str:
-        return f"Classification({self.label!r}, {self.probability:.3f})"
-
-    def _repr_html_(self) -> str:
-        if not self.probabilities:  # a number
-            return notebook.plain(self.label)
-        likeliest = sorted(self.probabilities.items(), key=lambda item: -item[1])
-        rows = [[notebook.escape(name), notebook.bar(share)] for name, share in likeliest]
-        return notebook.table(["class", "probability"], rows)
-
-    @property
-    def probability(self) -> float:
-        return self.probabilities[self.label]
-
-    def __str__(self) -> str:
-        return self.label
 
 
 @dataclass(frozen=True, repr=False)

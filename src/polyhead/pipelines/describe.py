@@ -4,7 +4,7 @@ from polyhead.layers.attention_hooks import has_cross_attention
 from polyhead.pipelines.base import ClassifierPipeline, Pipeline
 from polyhead.pipelines.description import Description, engine_name
 from polyhead.pipelines.image_classifier import ImageClassifier
-from polyhead.pipelines.text_classifier import TextClassifier
+from polyhead.pipelines.task_pipeline import TextClassifier
 from polyhead.pipelines.text_generator import TextGenerator
 from polyhead.pipelines.translator import Translator
 

@@ -13,12 +13,11 @@ from polyhead.pipelines.evaluation import TranslationEvaluation
 from polyhead.pipelines.image_classifier import ImageClassifier
 from polyhead.pipelines.mask_filler import MaskFiller
 from polyhead.pipelines.result_list import MetricTable
-from polyhead.pipelines.sentence_embedder import SentenceEmbedder
-from polyhead.pipelines.task_pipeline import TaskPipeline
-from polyhead.pipelines.text_classifier import ClassificationEvaluation, TextClassifier
+from polyhead.pipelines.task_pipeline import TaskPipeline, TextClassifier
 from polyhead.pipelines.text_generator import LanguageScore, TextGenerator
 from polyhead.pipelines.translator import Translator
 from polyhead.tasks.tagging import TaggingReport
+from polyhead.tasks.text_classification import ClassificationEvaluation
 
 Evaluation = (
     TranslationEvaluation | LanguageScore | MetricTable | ClassificationEvaluation | ScoreReport
@@ -48,6 +47,6 @@ def evaluate(model: Pipeline, data: Data, references: Labels | Path | None = Non
         return model.evaluate(given, other)
     if other is not None:
         raise ConfigError("this model is evaluated without references", "unused_references")
-    assert isinstance(model, TextGenerator | MaskFiller | SentenceEmbedder | TaskPipeline)
+    assert isinstance(model, TextGenerator | MaskFiller | TaskPipeline)
     result: Evaluation = model.evaluate(given)
     return result

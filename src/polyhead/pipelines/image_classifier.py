@@ -23,9 +23,9 @@ from polyhead.metrics.bleu import check_lengths
 from polyhead.metrics.perplexity import MapBatches, map_here
 from polyhead.models.registry import TaskName
 from polyhead.models.vit import cut
-from polyhead.pipelines.base import Classification, ClassifierPipeline
+from polyhead.pipelines.base import ClassifierPipeline
 from polyhead.pipelines.result_list import ResultList
-from polyhead.pipelines.text_classifier import ClassificationEvaluation
+from polyhead.tasks.text_classification import Classification, ClassificationEvaluation
 
 MAX_TOKENS = 2**14  # of one batch, about
 

@@ -4,10 +4,14 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Generic, TypeVar, overload
+from typing import Any, ClassVar, Generic, Literal, TypeVar, overload
+
+import numpy as np
+from jaxtyping import Float
 
 from polyhead.data.dataset_dir import evaluation_files
-from polyhead.data.labelled_text import LabelledExamples, read_labelled
+from polyhead.data.labelled_text import LabelledExamples, collect, open_examples
+from polyhead.metrics.bleu import check_lengths
 from polyhead.metrics.perplexity import MapBatches, map_here
 from polyhead.metrics.predictions import ScoreReport
 from polyhead.pipelines.base import ClassifierPipeline, Pipeline
@@ -15,11 +19,20 @@ from polyhead.pipelines.result_list import ResultList, Shown, as_texts
 from polyhead.plugin_registry import resolve
 from polyhead.tasks.base import Task, Used
 from polyhead.tasks.question_answering import AnsweredQuestion, QuestionAnswering
+from polyhead.tasks.sentence_embedding import SentenceEmbedding, TextEmbedding
 from polyhead.tasks.tagging import TaggedText, Tagging, TaggingReport
+from polyhead.tasks.text_classification import (
+    Classification,
+    ClassificationEvaluation,
+    TextClassification,
+    reads_pairs,
+    with_pairs,
+)
 from polyhead.tasks.verbs import AnswerOptions, build_options
 
 R = TypeVar("R", bound=Shown)
 S = TypeVar("S")  # a report
+Files = str | Path | Sequence[str | Path]
 
 
 @dataclass(frozen=True, repr=False)
@@ -34,7 +47,15 @@ class TaskPipeline(ClassifierPipeline, Generic[R, S]):
         about = dict(self.saved.about)
         if "classes" in vars(self.saved.config):
             about["classes"] = self.classes
-        return Used(self.model, self.tokenizers, self.max_length, self.name, about, self.data)
+        return Used(
+            self.model,
+            self.tokenizers,
+            self.max_length,
+            self.name,
+            self.saved.config,
+            about,
+            self.data,
+        )
 
     def apply(
         self,
@@ -81,15 +102,24 @@ class TaskPipeline(ClassifierPipeline, Generic[R, S]):
         return results[0] if isinstance(texts, str) else results
 
     def read(
-        self, files: str | Path | Sequence[str | Path], encoding: str = "utf-8"
+        self, files: Files, encoding: str = "utf-8", *, of_pairs: bool | None = None
     ) -> tuple[LabelledExamples, list[str]]:
-        """Return examples from files as in training, and notices about them."""
-        notices: list[str] = []
-        config = replace(self.data, encoding=encoding)
-        names = evaluation_files([files] if isinstance(files, str | Path) else files, "labelled")
-        return read_labelled(names, config, notices, self.task.form), notices
+        """Return examples from files with the columns of training, and notices about them.
 
-    def evaluate(self, files: str | Path | Sequence[str | Path]) -> S:
+        of_pairs: pairs without labels, as translators read; by default as in training.
+        """
+        form, notices = self.task.form, list[str]()
+        if of_pairs is None:
+            of_pairs = form.of_pairs and not self.data.labelled
+        given = [files] if isinstance(files, str | Path) else files
+        names = evaluation_files(given, "pairs" if of_pairs else "labelled")
+        labelled, sides = (((), ((), (), names))) if of_pairs else (names, None)
+        config = replace(self.data, encoding=encoding)
+        records = open_examples(config, labelled, sides, notices, form)
+        assert records is not None
+        return collect(records), notices
+
+    def evaluate(self, files: Files) -> S:
         """Return the scores on files with the same columns as in training.
 
         Example: `polyhead.load("runs/names").evaluate("test.conll")`
@@ -153,6 +183,131 @@ class QuestionAnswerer(TaskPipeline[AnsweredQuestion, ScoreReport]):
         """Return the answers to questions, each with its context; see `answer`."""
         options = build_options(AnswerOptions, {"top": top, "threshold": threshold})
         return self.apply(questions, options, progress)
+
+
+@dataclass(frozen=True, repr=False)
+class TextClassifier(TaskPipeline[Classification, Any]):
+    """A model that assigns texts, or pairs of texts, to classes, or a number to each."""
+
+    tasks = (TextClassification.name,)
+    use, task = TextClassification.verb, TextClassification()
+
+    @property
+    def problem(self) -> str:
+        """The kind of its labels: "single_label", "multi_label" or "regression"."""
+        return str(self.saved.config.problem)
+
+    @property
+    def pairs(self) -> Literal["no", "optional", "required"]:
+        """The use of pairs of texts: "no", "optional" or "required"."""
+        return reads_pairs(self.used)
+
+    @overload  # a text is also a sequence of texts
+    def classify(  # type: ignore[overload-overlap]
+        self, lines: str, *, pair: str | None = None
+    ) -> Classification: ...
+    @overload
+    def classify(
+        self,
+        lines: Iterable[str],
+        *,
+        pair: Iterable[str] | None = None,
+        progress: Callable[[int], None] = ...,
+        map_batches: MapBatches = ...,
+    ) -> ResultList[Classification]: ...
+    def classify(
+        self,
+        lines: str | Iterable[str],
+        *,
+        pair: str | Iterable[str] | None = None,
+        progress: Callable[[int], None] = lambda _: None,
+        map_batches: MapBatches = map_here,
+    ) -> Classification | ResultList[Classification]:
+        """Return the classification of a text, or of every text of a list, in their order.
+
+        lines: texts; of a long one the first `max_length` tokens are read.
+        pair: the second text of each, for models of pairs.
+        progress: called with the number of lines of each batch.
+        map_batches: applies the model to all batches; several processes may share them.
+
+        Of several labels it returns `LabelSet`s, of numbers `PredictedNumber`s.
+
+        Example: `classifier.classify("지루하지 않다").label`
+        """
+        second = None if pair is None else as_texts(pair, "classify")
+        rows = with_pairs(as_texts(lines, "classify"), second)
+        results = self.apply(rows, None, progress, map_batches)
+        return results[0] if isinstance(lines, str) else results
+
+    def evaluate(
+        self,
+        data: Files,
+        labels: Sequence[str | int] | None = None,
+        *,
+        pair: Sequence[str] | None = None,
+        progress: Callable[[int], None] = lambda _: None,
+    ) -> ClassificationEvaluation | ScoreReport:
+        """Return the scores on labelled texts: of several labels or numbers a `ScoreReport`.
+
+        data: files with the same columns as in training; texts in memory if `labels` are given.
+        labels, pair: of the texts in memory, one for each.
+        progress: called with the number of texts of each batch.
+
+        Example: `classifier.evaluate("test.tsv").report.accuracy`
+        """
+        if labels is None:
+            examples, notices = self.read(data)
+        else:
+            rows = with_pairs(as_texts(data, "evaluate"), pair)
+            texts = [given.text for given in self.task.read(self.used, rows)]
+            check_lengths(texts, labels)
+            examples, notices = LabelledExamples(texts, [str(label) for label in labels]), []
+        report: ClassificationEvaluation | ScoreReport
+        report = self.evaluate_examples(examples, notices, progress)
+        return report
+
+
+@dataclass(frozen=True, repr=False)
+class SentenceEmbedder(TaskPipeline[TextEmbedding, ScoreReport]):
+    """A model that gives every text a vector of length 1; similar texts have similar ones."""
+
+    tasks = (SentenceEmbedding.name,)
+    use, task = SentenceEmbedding.verb, SentenceEmbedding()
+
+    def embed(
+        self,
+        lines: str | Sequence[str],
+        *,
+        progress: Callable[[int], None] = lambda _: None,
+        map_batches: MapBatches = map_here,
+    ) -> Float[np.ndarray, "*texts width"]:
+        """Return the vector of a text, or a row for every text of a list, as float32.
+
+        lines: texts; of a long one the first `max_length` tokens are read.
+        progress: called with the number of lines of each batch.
+        map_batches: applies the model to all batches; several processes may share them.
+
+        Example: `embedder.embed(["내일 회의가 있어요."]).shape`
+        """
+        if isinstance(lines, str):
+            return self.embed([lines])[0]
+        rows = [(line,) for line in as_texts(lines, "embed")]
+        vectors = [result.embedding for result in self.apply(rows, None, progress, map_batches)]
+        return np.array(vectors, dtype=np.float32).reshape(len(vectors), self.width)
+
+    @property
+    def width(self) -> int:
+        """The number of components of a vector."""
+        return int(self.saved.config.encoder.stack.d_model)
+
+    def similarity(
+        self, first: str | Sequence[str], second: str | Sequence[str]
+    ) -> Float[np.ndarray, "*pairs"]:
+        """Return the cosine of two texts, from -1 to 1, or of every text with every other.
+
+        Example: `embedder.similarity("a dog", ["a cat", "the tax law"])`
+        """
+        return self.embed(first) @ self.embed(second).T
 
 
 def pipeline_of(task: Any) -> type[Pipeline]:

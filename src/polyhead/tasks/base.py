@@ -60,9 +60,10 @@ class Used:
     """A model with what a task needs to use it, alike in training and as a saved model."""
 
     model: Any
-    tokenizers: TokenizerPair
+    tokenizers: Any  # a `TokenizerPair`; None of images
     max_length: int  # tokens that it reads at once
     name: str  # for messages
+    sizes: Any  # the configuration of the model
     about: Mapping[str, Any]  # saved with the model: classes, rule of words
     data: DataConfig
     kept: dict[str, Any] = field(default_factory=dict)  # what a task keeps between calls

@@ -22,6 +22,13 @@ class NoOptions:
 
 
 @dataclass(frozen=True)
+class ClassifyOptions:
+    """Options of a classification; `scores`: its row has the probabilities of all classes."""
+
+    scores: bool = False
+
+
+@dataclass(frozen=True)
 class AnswerOptions:
     """Options of an answer.
 
@@ -47,17 +54,18 @@ class Verb:
     task: the place of the task's class, "module:Class".
     activity: what a progress bar shows.
     help: of the command.
-    route, request, response: texts of the API description.
+    route, request, response: texts of the API description; as `help` without those of a verb
+        whose command and route are written by hand.
     options: a dataclass whose fields are the options; numbers have `Bounds`, and a text for help.
     defaults: of options whose default on the command line is another.
     """
 
     task: str
     activity: str
-    help: str
-    route: str
-    request: str
-    response: str
+    help: str = ""
+    route: str = ""
+    request: str = ""
+    response: str = ""
     options: type = NoOptions
     defaults: Mapping[str, Any] = field(default_factory=dict)
 
@@ -79,6 +87,12 @@ VERBS = Registry(
             "Tag the words of texts.",
             "The words of each text with their tags, and the entities that the tags mark.",
         ),
+        "classify": Verb(
+            "polyhead.tasks.text_classification:TextClassification",
+            "classifying",
+            options=ClassifyOptions,
+        ),
+        "embed": Verb("polyhead.tasks.sentence_embedding:SentenceEmbedding", "embedding"),
         "answer": Verb(
             "polyhead.tasks.question_answering:QuestionAnswering",
             "answering",

@@ -20,7 +20,6 @@ from torch.nn.functional import pad
 from polyhead.data.batches.labelled import segments_of
 from polyhead.data.images.folders import visible
 from polyhead.data.labels import PAIR
-from polyhead.data.line_encoder import encode_texts
 from polyhead.errors import ConfigError
 from polyhead.layers.attention_hooks import AttentionWeights, record_attention
 from polyhead.layers.lsh.attention import LSHAttention
@@ -28,10 +27,8 @@ from polyhead.pipelines.base import Pipeline
 from polyhead.pipelines.generation import check_forced
 from polyhead.pipelines.image_classifier import ImageClassifier
 from polyhead.pipelines.mask_filler import MaskFiller
-from polyhead.pipelines.sentence_embedder import SentenceEmbedder
 from polyhead.pipelines.step_through import checked_source
 from polyhead.pipelines.task_pipeline import TaskPipeline
-from polyhead.pipelines.text_classifier import TextClassifier
 from polyhead.pipelines.text_generator import TextGenerator
 from polyhead.pipelines.translator import Translator
 from polyhead.special_tokens import BOS, EOS, MASK, SPECIALS
@@ -44,8 +41,7 @@ from polyhead.viz.views import KINDS, AttentionMap, AttentionView, ImageView, Ki
 N_CLASSES = 5  # shown for an image
 
 Pixels = UInt8[Tensor, "channel height width"]
-TextReader = TextClassifier | SentenceEmbedder | TaskPipeline  # type: ignore[type-arg]
-TextPipeline = Translator | TextGenerator | MaskFiller | TextReader
+TextPipeline = Translator | TextGenerator | MaskFiller | TaskPipeline  # type: ignore[type-arg]
 
 
 @overload
@@ -113,7 +109,7 @@ def attention_view(
         raise ConfigError("only translators and language models have target_ids", "no_target")
     if isinstance(pipeline, MaskFiller):
         return _mask_filler_view(pipeline, content, max_tokens)
-    assert isinstance(pipeline, TextReader)
+    assert isinstance(pipeline, TaskPipeline)
     return _reader_view(pipeline, content)
 
 
@@ -257,25 +253,17 @@ def _mask_filler_view(filler: MaskFiller, text: str, max_tokens: int | None) -> 
     return _encoder_view(filler.encoder_of(text), ids, tokens, title=text, model=filler.name)
 
 
-def _reader_view(reader: TextReader, text: str, context: str = "") -> AttentionView:
+def _reader_view(reader: TaskPipeline[Any, Any], text: str, context: str = "") -> AttentionView:
     """Show a text, a pair, or a question with its context: of a long one, the first part."""
-    tokenizer, shown, result = reader.tokenizer, text, ""
-    if isinstance(reader, TaskPipeline):
-        row = (text, context)[: len(reader.task.fields)]
-        if not row[-1].strip() and len(row) > 1:
-            raise ConfigError("the question has no context; add --target TEXT", "no_target")
-        (given,) = reader.task.read(reader.used, [row])
-        shown, ids = given.text, given.parts[0].ids
-        result = str(reader.results([given], reader.task.words.options())[0])
-    else:
-        if isinstance(reader, TextClassifier):
-            (shown,) = reader.texts([text])
-            result = str(reader.classify(shown))
-        [(ids, _)] = encode_texts(tokenizer, [shown], reader.max_length)
+    tokenizer = reader.tokenizer
+    row = (text, context)[: len(reader.task.fields)]
+    if not row[-1].strip() and len(row) > 1:
+        raise ConfigError("the question has no context; add --target TEXT", "no_target")
+    (given,) = reader.task.read(reader.used, [row])
+    (result,) = reader.results([given], reader.task.words.options())
+    ids, shown = given.parts[0].ids, given.text
+    title = " → ".join(filter(None, (text.replace(PAIR, " / "), str(result))))
     tokens, model = _framed_tokens(tokenizer, ids, len(tokenizer)), reader.saved.model
-    title = text.replace(PAIR, " / ")
-    if not isinstance(reader, SentenceEmbedder):
-        title = f"{title} → {result}"
     return _encoder_view(model.encoder, ids, tokens, shown, title=title, model=reader.name)
 
 

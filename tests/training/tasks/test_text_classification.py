@@ -16,17 +16,21 @@ from polyhead.checkpoint import atomic_dir as store
 from polyhead.checkpoint import model_dir as model_folder
 from polyhead.data.batches.labelled import TextBatches
 from polyhead.data.config import DataConfig
-from polyhead.data.labelled_text import load_labelled, read_labelled
+from polyhead.data.labelled_text import collect, load_labelled, stream_labelled
 from polyhead.data.labels import class_numbers, classes_of
-from polyhead.data.line_encoder import framed
+from polyhead.data.line_encoder import frame
 from polyhead.data.token_store import TokenSequences
 from polyhead.errors import CheckpointError, ConfigError, DataError
 from polyhead.layers.lsh.attention import LSHConfig
 from polyhead.metrics.classification import report
+from polyhead.metrics.perplexity import map_here
 from polyhead.models.bert import BERTConfig, bert_stack
 from polyhead.models.text_classifier import Classifier, ClassifierConfig
 from polyhead.special_tokens import BOS, EOS, PAD
+from polyhead.tasks.base import Used
+from polyhead.tasks.labelled import TextInput, WholeText
 from polyhead.tasks.losses import ClassificationLoss
+from polyhead.tasks.text_classification import TextClassification
 from polyhead.tokenizers.base import TextConfig
 from polyhead.tokenizers.storage import load_tokenizers, train_tokenizers, with_sampling
 from polyhead.training.callbacks import Callback
@@ -35,7 +39,6 @@ from polyhead.training.finetune import check_blocks
 from polyhead.training.processes import Processes
 from polyhead.training.run_dir import RunDir
 from polyhead.training.run_log import RunLog
-from polyhead.training.tasks.text_classification import validate
 from polyhead.training.trainer import prepare, train
 
 
@@ -51,7 +54,7 @@ def read(tmp_path, name, content, **options):
     path = tmp_path / name
     path.write_text(content, encoding="utf-8")
     notices = []
-    found = read_labelled([path], DataConfig(**options), notices)
+    found = collect(stream_labelled([path], DataConfig(**options), notices))
     return list(zip(found.texts, found.labels, strict=True)), notices
 
 
@@ -147,7 +150,7 @@ def test_too_few_texts_to_hold_one_out_are_refused(tmp_path, lines):
 
 
 def test_batches_contain_every_text_with_its_label():
-    texts = list(framed([[*range(4, 4 + n), EOS] for n in (3, 9, 5, 3, 1)], max_length=7))
+    texts = [frame([[*range(4, 4 + n), EOS]], max_length=7) for n in (3, 9, 5, 3, 1)]
     assert [len(text) for text in texts] == [5, 7, 7, 5, 3]
     assert all(text[0] == BOS and text[-1] == EOS for text in texts)
     source = TextBatches(TokenSequences.of(texts, 20), np.arange(5), max_tokens=14, seed=2)
@@ -217,15 +220,17 @@ def test_sampling_is_refused_for_tasks_and_tokenizers_that_do_not_sample():
 def test_loss_and_scores_are_those_of_each_text_alone():
     encoder = BERTConfig(30, 16, 1, stack=bert_stack(1, 8, 2))
     model = Classifier(ClassifierConfig(3, encoder=encoder)).eval()
-    texts = list(framed([[*range(4 + n, 8 + 2 * n), EOS] for n in range(8)], 16))
+    texts = [frame([[*range(4 + n, 8 + 2 * n), EOS]], 16) for n in range(8)]
     sequences = TokenSequences.of(texts, 30)
     labels = [n % 3 for n in range(8)]
     rows = [model(torch.tensor([text]))[0] for text in texts]
     said = [int(row.argmax()) for row in rows]
     both = zip(rows, labels, strict=True)
     loss = sum(F.cross_entropy(row, torch.tensor(y)).item() for row, y in both) / 8
-    batches = TextBatches(sequences, np.array(labels), 40, seed=0).of_epoch(0)
-    found = validate(batches, ["a", "b", "c"], model, Processes())
+    used = Used(model, None, 16, "the data", None, {"classes": [*"abc"]}, DataConfig())
+    inputs = [TextInput("", (WholeText(text, len(text)),)) for text in texts]
+    words = (["abc"[label] for label in labels], "validate", map_here, lambda _: None)
+    found = TextClassification().measure(used, inputs, *words).validation
     assert found["loss"] == pytest.approx(loss, rel=1e-5)
     assert found["accuracy"] == sum(a == b for a, b in zip(said, labels, strict=True)) / 8
     batch = TextBatches(sequences, np.array(labels), 10_000, seed=0)[0, 0]

@@ -1,9 +1,7 @@
 """/v1/fill, /v1/detect and /v1/classify: masked and replaced tokens, classes of texts or images."""
 
 import asyncio
-from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TypeVar
 
 import torch
 from jaxtyping import UInt8
@@ -12,25 +10,26 @@ from starlette.responses import Response
 from torch import Tensor
 
 from polyhead.data.images.files import Unreadable, decode
-from polyhead.data.line_encoder import encode_texts
 from polyhead.errors import DataError, PolyheadError
-from polyhead.pipelines.base import Classification
 from polyhead.pipelines.image_classifier import ImageClassifier
 from polyhead.pipelines.mask_filler import MaskFiller
 from polyhead.pipelines.replaced_token_detector import ReplacedTokenDetector
-from polyhead.pipelines.sentence_embedder import SentenceEmbedder
-from polyhead.pipelines.text_classifier import LabelSet, PredictedNumber, TextClassifier
+from polyhead.pipelines.task_pipeline import TextClassifier
 from polyhead.server import schemas, token_schemas
-from polyhead.server.context import AppContext, Endpoint, disconnected, run_cancellable
-from polyhead.server.model_registry import ServedModel
-from polyhead.server.queued_work import BatchKey, IsCancelled, QueuedRequest
-from polyhead.server.request_parsing import count_characters, is_image, read_image, read_json
+from polyhead.server.context import AppContext, Endpoint, disconnected
+from polyhead.server.request_parsing import is_image, read_image, read_json
 from polyhead.server.responses import HTTPError, invalid_input, json_response
+from polyhead.server.routes.task_routes import submit
 from polyhead.server.settings import MAX_BLANKS, MAX_PIXELS
 from polyhead.special_tokens import MASK
+from polyhead.tasks.text_classification import (
+    Classification,
+    LabelSet,
+    PredictedNumber,
+    with_pairs,
+)
+from polyhead.tasks.verbs import ClassifyOptions
 
-T = TypeVar("T")
-TextPipeline = TextClassifier | SentenceEmbedder
 Pixels = UInt8[Tensor, "channel height width"]
 
 
@@ -64,42 +63,19 @@ async def classify(context: AppContext, request: Request) -> Response:
     pairs = [body.text_pair] if isinstance(body.text_pair, str) else body.text_pair
     served = context.models.pick(body.model, TextClassifier)
     try:
-        texts = served.model.texts(texts, pairs)
+        rows = with_pairs(texts, pairs)
     except PolyheadError as error:
         raise invalid_input(error, field="text_pair") from None
-    labels, lengths = await submit_texts(context, request, served, texts, served.model.classify)
+    inputs, labels = await submit(
+        context, request, served, rows, ClassifyOptions(), field="text_pair"
+    )
     results = [
-        _text_classification(label, body.top, is_cut=length > served.model.max_length)
-        for label, length in zip(labels, lengths, strict=True)
+        _text_classification(
+            label, body.top, is_cut=given.parts[0].length > served.model.max_length
+        )
+        for given, label in zip(inputs, labels, strict=True)
     ]
     return json_response(schemas.ClassifyResponse(model=served.name, results=results))
-
-
-async def submit_texts(
-    context: AppContext,
-    request: Request,
-    served: ServedModel[TextPipeline],
-    texts: list[str],
-    work: Callable[[list[str]], Sequence[T]],
-) -> tuple[list[T], list[int]]:
-    """Return what a model computes of each text, in batches of all requests, and their lengths."""
-    n_characters, model = count_characters(texts), served.model
-
-    def run(lines: list[str], is_cancelled: IsCancelled) -> Sequence[T]:
-        return run_cancellable(model, partial(work, lines), is_cancelled)
-
-    def count() -> list[int]:
-        return [n for _, n in encode_texts(model.tokenizer, texts, model.max_length)]
-
-    lengths = await context.prepare(count, n_characters)
-    key = BatchKey((served.name, model.use), run)
-    requests = [
-        QueuedRequest(key, text, min(length, model.max_length))
-        for text, length in zip(texts, lengths, strict=True)
-    ]
-    results: list[T] = await context.scheduler.submit(requests, disconnected(request))
-    context.metrics.characters.inc(n_characters)
-    return results, lengths
 
 
 async def _classify_image(context: AppContext, request: Request) -> Response:

@@ -6,12 +6,13 @@ import numpy as np
 from starlette.requests import Request
 from starlette.responses import Response
 
-from polyhead.pipelines.sentence_embedder import SentenceEmbedder
+from polyhead.pipelines.task_pipeline import SentenceEmbedder
 from polyhead.server import openai_schemas, schemas
 from polyhead.server.context import AppContext, Endpoint
 from polyhead.server.request_parsing import read_json
 from polyhead.server.responses import json_response
-from polyhead.server.routes.classification_routes import submit_texts
+from polyhead.server.routes.task_routes import submit
+from polyhead.tasks.verbs import NoOptions
 
 
 async def embed(context: AppContext, request: Request) -> Response:
@@ -43,12 +44,11 @@ async def _embedded(
 ) -> tuple[str, list[np.ndarray], list[int], int]:
     """Return the model's name, the vectors, and the lengths of the texts with their limit."""
     served = context.models.pick(model, SentenceEmbedder)
-    texts = [line.replace("\t", " ") for line in ([text] if isinstance(text, str) else text)]
-    embedder = served.model
-    vectors, lengths = await submit_texts(
-        context, request, served, texts, lambda lines: list(embedder.embed(lines))
-    )
-    return served.name, vectors, lengths, embedder.max_length
+    rows = [(line,) for line in ([text] if isinstance(text, str) else text)]
+    inputs, results = await submit(context, request, served, rows, NoOptions())
+    vectors = [np.array(result.embedding, np.float32) for result in results]
+    lengths = [given.parts[0].length for given in inputs]
+    return served.name, vectors, lengths, served.model.max_length
 
 
 ENDPOINTS = (

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from polyhead.errors import PolyheadError
-from polyhead.pipelines.task_pipeline import TaskPipeline, pipeline_of
+from polyhead.pipelines.task_pipeline import pipeline_of
 from polyhead.server.context import AppContext, Endpoint, disconnected, run_cancellable
 from polyhead.server.model_registry import ServedModel
 from polyhead.server.queued_work import BatchKey, IsCancelled, QueuedRequest
@@ -20,8 +20,6 @@ from polyhead.server.schemas import ModelRequest, Text, Texts
 from polyhead.tasks.base import Task
 from polyhead.tasks.question_answering import QuestionAnswering
 from polyhead.tasks.tagging import Tagging
-
-Served = ServedModel[TaskPipeline[Any, Any]]
 
 
 def endpoint_of(task: Task[Any, Any, Any], inputs: dict[str, Any]) -> Endpoint:
@@ -50,10 +48,10 @@ def endpoint_of(task: Task[Any, Any, Any], inputs: dict[str, Any]) -> Endpoint:
         several = isinstance(columns[0], list)
         rows = list(zip(*columns, strict=True)) if several else [tuple(columns)]
         chosen = words.options(**{name: values[name] for name in options})
-        texts = ["\t".join(row) for row in rows]
-        n_characters = count_characters(texts) if many else sum(map(len, columns))
-        results = await submit(context, request, served, rows, chosen)
-        context.metrics.characters.inc(n_characters)
+        blank = (name for name, text in zip(inputs, rows[0], strict=True) if not text.strip())
+        _, results = await submit(
+            context, request, served, rows, chosen, field=next(blank, task.fields[-1])
+        )
         answer = {"results": results} if many else {"result": results[0]}
         return json_response(response(model=served.name, **answer))
 
@@ -64,18 +62,21 @@ def endpoint_of(task: Task[Any, Any, Any], inputs: dict[str, Any]) -> Endpoint:
 
 
 async def submit(
-    context: AppContext, request: Request, served: Served, rows: Sequence[tuple[str, ...]],
-    options: Any,
-) -> list[Any]:  # fmt: skip
-    """Return the results of texts, in batches that requests with equal options share."""
+    context: AppContext, request: Request, served: ServedModel[Any],
+    rows: Sequence[tuple[str, ...]], options: Any, *, field: str = "text",
+) -> tuple[list[Any], list[Any]]:  # fmt: skip
+    """Return inputs and results of texts, in batches that requests with equal options share.
+
+    field: the field of the request that an error of reading names.
+    """
     model, task = served.model, served.model.task
+    n_characters = sum(len(text) for row in rows for text in row)
+    if len(task.fields) == 1:
+        count_characters(["\t".join(row) for row in rows])
     try:
-        inputs = await context.prepare(
-            partial(task.read, model.used, rows), sum(len(text) for row in rows for text in row)
-        )
+        inputs = await context.prepare(partial(task.read, model.used, rows), n_characters)
     except PolyheadError as error:
-        blank = (name for name, text in zip(task.fields, rows[0], strict=True) if not text.strip())
-        raise invalid_input(error, field=next(blank, task.fields[-1])) from None
+        raise invalid_input(error, field=field) from None
 
     def run(given: list[Any], is_cancelled: IsCancelled) -> Sequence[Any]:
         return run_cancellable(model, partial(model.results, given, options), is_cancelled)
@@ -85,7 +86,8 @@ async def submit(
         QueuedRequest(key, given, sum(len(part.ids) for part in given.parts)) for given in inputs
     ]
     results: list[Any] = await context.scheduler.submit(requests, disconnected(request))
-    return results
+    context.metrics.characters.inc(n_characters)
+    return inputs, results
 
 
 Question = Annotated[str, Field(max_length=2000)]

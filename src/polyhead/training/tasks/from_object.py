@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from polyhead.data.labelled_text import load_labelled
 from polyhead.data.line_encoder import StoreForm
-from polyhead.data.stored_text import open_store
+from polyhead.data.stored_text import CorpusReader, TextCorpus, open_store, read_corpus
 from polyhead.metrics.named_metrics import registered_metric
 from polyhead.models.registry import TASKS, find_task
 from polyhead.plugin_registry import resolve
@@ -15,7 +16,6 @@ from polyhead.training.processes import Processes
 from polyhead.training.run_dir import RunDir
 from polyhead.training.run_log import RunLog
 from polyhead.training.tasks.base import TaskSetup, TrainingTask, load_or_train_tokenizers
-from polyhead.training.tasks.text_classification import LabelledCorpus, read_labelled_corpus
 
 
 def training_of(name: str) -> TrainingTask:
@@ -33,11 +33,13 @@ class TaskTraining:
     def __init__(self, task: Task[Any, Any, Any], place: str) -> None:
         self.task, self.place = task, place
 
-    def read_data(self, config: RunConfig) -> tuple[LabelledCorpus, dict[str, str]]:
-        return read_labelled_corpus(config, self.task.form)
+    def read_data(self, config: RunConfig) -> tuple[TextCorpus, dict[str, str]]:
+        data, seed, form = config.data, config.train.seed, self.task.form
+        reader = CorpusReader(lambda spool: load_labelled(data, seed, spool, form))
+        return read_corpus(data, config.task, seed, reader)
 
     def setup(
-        self, config: RunConfig, run_dir: RunDir, corpus: LabelledCorpus, log: RunLog
+        self, config: RunConfig, run_dir: RunDir, corpus: TextCorpus, log: RunLog
     ) -> TaskSetup:
         task, train, valid = self.task, corpus.train, corpus.valid
         max_length = config.data.max_length
@@ -59,7 +61,10 @@ class TaskTraining:
         for notice in facts.notices:
             log.notice(notice)
         config = facts.config
-        used = Used(None, tokenizers, max_length, "the validation data", facts.about, config.data)
+        used = Used(
+            None, tokenizers, max_length, "the validation data", config.model, facts.about,
+            config.data,
+        )  # fmt: skip
         inputs: list[Any] = []  # of the validation data, once they are needed
 
         def measure(model: Any, stage: Stage, processes: Processes) -> Measured:
