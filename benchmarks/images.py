@@ -120,7 +120,7 @@ class Race:
         shape = (n, config.channels, config.height, config.width)
         draw = torch.Generator().manual_seed(SEED)
         pixels = torch.randint(0, 256, shape, dtype=torch.uint8, generator=draw)
-        images = ImageSet(pixels, torch.arange(n) % config.classes)
+        images = ImageSet.of(pixels, torch.arange(n) % config.classes)
         tokens = config.n_tokens
         limit, change = self.images * tokens, AugmentConfig()
         return ImageBatches(

@@ -135,7 +135,7 @@ class ImageClassifier(ClassifierPipeline):
             check_lengths(pictures, labels)
             numbers = class_numbers([str(label) for label in labels], self.classes, "labels")
             pixels = torch.stack([self.read(picture, shape) for picture in pictures])
-            dataset = ImageSet(pixels, torch.tensor(numbers))
+            dataset = ImageSet.of(pixels, torch.tensor(numbers))
 
         def likeliest(pixels: Tensor) -> list[int]:
             progress(len(pixels))

@@ -221,8 +221,8 @@ def test_fingerprints_depend_on_pixels_labels_and_names(pets):
     pixels, labels = train.pixels.clone(), train.labels.clone()
     pixels[3, 1, 2, 2] += 1
     labels[0] = 1
-    prints |= {type(train)(pixels, train.labels).fingerprint(classes)}
-    prints |= {type(train)(train.pixels, labels).fingerprint(classes)}
+    prints |= {type(train).of(pixels, train.labels).fingerprint(classes)}
+    prints |= {type(train).of(train.pixels, labels).fingerprint(classes)}
     assert len(prints) == 4
 
 

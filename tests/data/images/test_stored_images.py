@@ -9,7 +9,7 @@ from expected_errors import raises
 from tiny_images import TINY, write_pictures
 
 from polyhead.data import corpus_cache
-from polyhead.data.images import stored_images
+from polyhead.data.images import dataset
 from polyhead.data.images.dataset import ImageReader, ImageSet
 from polyhead.data.images.files import PixelShape
 from polyhead.errors import DataError
@@ -42,11 +42,11 @@ def weights(run):
 
 def load(images, store, **options):
     data = config_of(images, store, **options).data
-    return stored_images.read_image_corpus(data, SHAPE, 1, READING.get())
+    return dataset.read_image_corpus(data, SHAPE, 1, READING.get())
 
 
 def is_mapped(corpus):
-    return corpus.train.rows is not None
+    return corpus.train.file.name is not None
 
 
 def test_weights_are_equal_from_a_store_and_from_memory(tmp_path, monkeypatch):
@@ -77,15 +77,15 @@ def test_a_stored_set_is_the_one_in_memory(tmp_path):
         assert corpus.notices == memory.notices
         assert is_mapped(corpus)
         assert corpus.valid.labels.tolist() == [2] * 12
-        part = corpus.train.part(torch.tensor([20, 3]))
-        assert torch.equal(part.pixels, memory.train.pixels[[20, 3]])
+        part = corpus.train.pixels_of(torch.tensor([20, 3]))
+        assert torch.equal(part, memory.train.pixels[[20, 3]])
 
 
 def test_large_sets_are_stored_and_small_ones_are_not(tmp_path, monkeypatch):
     images = write_pictures(tmp_path / "pictures")
     assert not is_mapped(load(images, "auto")[0])
     assert corpus_cache.list_stores() == []
-    monkeypatch.setattr(stored_images, "LARGE", 23 * SHAPE.n_bytes)
+    monkeypatch.setattr(dataset, "LARGE", 23 * SHAPE.n_bytes)
     assert is_mapped(load(images, "auto")[0])
     assert not is_mapped(load(images, "never")[0])
     assert len(corpus_cache.list_stores()) == 1
@@ -100,7 +100,7 @@ def test_equal_images_are_held_out_together(tmp_path):
     for store in ("never", "always", "always"):
         corpus, _ = load(images, store)
         train, valid = (
-            {image.numpy().tobytes() for image in part.part(torch.arange(len(part))).pixels}
+            {image.numpy().tobytes() for image in part.pixels}
             for part in (corpus.train, corpus.valid)
         )
         assert not train & valid
@@ -119,7 +119,7 @@ def test_a_damaged_image_is_found_when_it_is_read(tmp_path, monkeypatch):
     monkeypatch.setattr(corpus_cache, "check_blocks", lambda _: None)
     corpus, _ = load(images, "always")
     with raises(DataError, "damaged_store"):
-        corpus.train.part(torch.arange(len(corpus.train)))
+        _ = corpus.train.pixels
 
 
 def test_changed_images_are_decoded_again(tmp_path):
@@ -136,7 +136,7 @@ def test_progress_is_reported_while_images_are_decoded(tmp_path, monkeypatch):
     stages = []
     reporter = Callback()
     reporter.on_stage = stages.append
-    monkeypatch.setattr(stored_images, "PROGRESS_SECONDS", 0.0)
+    monkeypatch.setattr(dataset, "PROGRESS_SECONDS", 0.0)
     token = READING.set(reporter)
     load(write_pictures(tmp_path / "pictures"), "always")
     READING.reset(token)

@@ -44,7 +44,7 @@ def picture(name):
 
 def numbered_images(n=23):
     pixels = torch.arange(n, dtype=torch.uint8)[:, None, None, None].expand(n, 1, 4, 4)
-    return ImageSet(pixels.contiguous(), torch.arange(n) % 5)
+    return ImageSet.of(pixels.contiguous(), torch.arange(n) % 5)
 
 
 def test_an_epoch_has_every_image_once_in_batches_of_similar_size():
@@ -70,7 +70,7 @@ def test_a_batch_depends_only_on_seed_epoch_and_step():
 
 
 def test_bytes_are_scaled_to_minus_one_to_one():
-    images = ImageSet(
+    images = ImageSet.of(
         torch.tensor([0, 255, 51], dtype=torch.uint8).view(3, 1, 1, 1), torch.zeros(3).long()
     )
     batch = ImageBatches(images, 1, AugmentConfig(), tokens=1, max_tokens=9, seed=1)[0, 0]

@@ -68,8 +68,8 @@ class ImageBatches(IndexedBatches[ImageBatch]):
         return BlockPlan(order, np.concatenate([[0], ends[:-1]]), ends)
 
     def make(self, numbers: Numbers, epoch: int, step: int, /) -> ImageBatch:
-        images = self.images.part(torch.from_numpy(numbers))
-        targets = F.one_hot(images.labels, self.classes).float()
+        chosen = torch.from_numpy(numbers)
+        targets = F.one_hot(self.images.labels[chosen], self.classes).float()
         rng = np.random.default_rng([self.seed, epoch, step])
-        changed = augment(scaled(images.pixels), targets, self.change, rng)
+        changed = augment(scaled(self.images.pixels_of(chosen)), targets, self.change, rng)
         return ImageBatch(*changed, self.tokens)

@@ -4,111 +4,126 @@
 --images train-images-idx3-ubyte.gz                                     as MNIST comes
 --images data_batch_1.bin                                               as CIFAR-10 comes
 data.corpus = "digits"        1,797 handwritten digits of 8 x 8 pixels, from scikit-learn
+
+They are decoded once, into a store with the key of their files and of the size of an image, which
+has four token stores: `image`, the bytes of every image in the order of reading; `digest`, 8 bytes
+of each, equal for equal images; `row`, the numbers of those that are used, sorted by name; `label`,
+the class of each of these.
 """
 
 import hashlib
-import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import time
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from jaxtyping import Int, UInt8
 from torch import Tensor
 from torch.nn import functional as F
 
 from polyhead.data.config import DataConfig
-from polyhead.data.holdout import Corpus, Digests, draw_per_class, held_out_notice
-from polyhead.data.images.cifar import is_cifar, read_cifar
+from polyhead.data.corpus_cache import Reporting, folder, make_store, use_store
+from polyhead.data.corpus_store import PROGRESS_SECONDS
+from polyhead.data.file_sums import digest, file_sums, read_facts, write_facts
+from polyhead.data.holdout import (
+    Corpus,
+    Digests,
+    draw_per_class,
+    drawn_for_training,
+    held_out_notice,
+)
+from polyhead.data.images.cifar import META, is_cifar, read_cifar
 from polyhead.data.images.files import Pixels, PixelShape, Unreadable
-from polyhead.data.images.folders import Name, check_room, read_folder, visible, with_classes
-from polyhead.data.images.idx import is_idx, read_images
+from polyhead.data.images.folders import Name, read_folder, visible, with_classes
+from polyhead.data.images.idx import is_idx, labels_of, read_images
 from polyhead.data.images.image_arrays import labels_of_array, read_arrays
 from polyhead.data.labels import class_numbers, in_order
 from polyhead.data.locate import find
 from polyhead.data.text_files import skipped_notices
-from polyhead.data.token_store import TokenSequences
+from polyhead.data.token_store import CODES, TokenSequences, TokenWriter
 from polyhead.errors import ConfigError, DataError, MissingError, install_command
 
 MAX_LISTED = 20  # bad images in a message
 DIGITS_TRAIN = 898  # the usual split into halves
 HASHED_BYTES = 2**24  # of the images that are hashed at once
 FITTED = 1_024  # images that are resized at once
+FORMAT = 2
+LARGE = 100_000_000  # bytes of all pixels
+TYPES = {"image": CODES[1], "digest": CODES[1], "row": CODES[4], "label": CODES[4]}
 
 
 @dataclass(frozen=True)
 class ImageSet:
     """Images and the number of each image's class.
 
-    rows: the numbers of the images in `pixels`, if these are mapped from a file; else None.
-    file: which has the bytes of an image in each of its sequences.
+    file: has the bytes of an image in each of its sequences. rows: the numbers of the images there.
     """
 
-    pixels: UInt8[Tensor, "row channel height width"]
+    file: TokenSequences
+    shape: PixelShape
+    rows: Int[Tensor, "image"]
     labels: Int[Tensor, "image"]
-    rows: Int[Tensor, "image"] | None = None
-    file: TokenSequences | None = None
+
+    @classmethod
+    def of(
+        cls, pixels: UInt8[Tensor, "image channel height width"], labels: Int[Tensor, "image"]
+    ) -> "ImageSet":
+        """Return images in memory."""
+        n, channels, height, width = pixels.shape
+        shape = PixelShape(height, width, channels)
+        lengths = np.full(n, shape.n_bytes, np.int32)
+        file = TokenSequences(pixels.contiguous().numpy().reshape(-1), lengths)
+        return cls(file, shape, torch.arange(n), labels)
 
     def __len__(self) -> int:
         return len(self.labels)
 
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Return what another process needs: of mapped images the name of the file."""
-        if self.rows is None or self.file is None:
-            return ImageSet, (self.pixels, self.labels)
-        channels, height, width = self.pixels.shape[1:]
-        return map_images, (self.file, PixelShape(height, width, channels), self.rows, self.labels)
+    @property
+    def pixels(self) -> UInt8[Tensor, "image channel height width"]:
+        """All images, in memory."""
+        return self.pixels_of(torch.arange(len(self)))
 
-    def part(self, chosen: Int[Tensor, "some"]) -> "ImageSet":
-        """Return some of the images in memory."""
-        rows = chosen if self.rows is None else self.rows[chosen]
-        if self.file is not None:
-            starts = rows.numpy() * self.pixels.shape[1:].numel()
-            self.file.check(starts, starts + self.pixels.shape[1:].numel())
-        return ImageSet(self.pixels[rows], self.labels[chosen])
+    def pixels_of(self, chosen: Int[Tensor, "some"]) -> UInt8[Tensor, "some channel height width"]:
+        """Return some of the images, in memory."""
+        rows, (height, width, channels) = self.rows[chosen].numpy(), self.shape
+        starts = rows * self.shape.n_bytes
+        self.file.check(starts, starts + self.shape.n_bytes)
+        return torch.from_numpy(self.file.ids.reshape(-1, channels, height, width)[rows])
 
-    def select(self, chosen: Int[Tensor, "some"] | list[int], /) -> "ImageSet":
-        """Return some of the images, mapped if these are."""
+    def select(self, chosen: Int[Tensor, "some"] | npt.NDArray[np.int64], /) -> "ImageSet":
+        """Return some of the images, where they are."""
         chosen = torch.as_tensor(chosen)
-        if self.rows is None:
-            return self.part(chosen)
         return replace(self, rows=self.rows[chosen], labels=self.labels[chosen])
 
     def fingerprint(self, classes: Sequence[str]) -> str:
         """Return the SHA-256 of all pixels, labels and class names."""
-        shape = self.pixels.shape[1:]
-        digest = hashlib.sha256(repr(((len(self), *shape), tuple(classes))).encode())
-        digest.update(self.labels.to(torch.int64).numpy().tobytes())
-        for numbers in torch.arange(len(self)).split(max(1, HASHED_BYTES // shape.numel())):
-            digest.update(self.part(numbers).pixels.numpy().data)
-        return digest.hexdigest()
-
-
-def map_images(
-    file: TokenSequences,
-    shape: PixelShape,
-    rows: Int[Tensor, "image"],
-    labels: Int[Tensor, "image"],
-) -> ImageSet:
-    """Return images in a file, without reading it."""
-    pixels = file.ids.reshape(-1, shape.channels, shape.height, shape.width)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # cannot be written to, which `part` does not
-        return ImageSet(torch.from_numpy(pixels), labels, rows, file)
+        height, width, channels = self.shape
+        shape = (len(self), channels, height, width)
+        total = hashlib.sha256(repr((shape, tuple(classes))).encode())
+        total.update(self.labels.to(torch.int64).numpy().tobytes())
+        for numbers in torch.arange(len(self)).split(max(1, HASHED_BYTES // self.shape.n_bytes)):
+            total.update(self.pixels_of(numbers).numpy().data)
+        return total.hexdigest()
 
 
 ImageCorpus = Corpus[ImageSet, ImageSet]
 
 
 class ReadImages(NamedTuple):
-    """Images as read; their labels are the numbers of `classes`."""
+    """Images as read; their labels are the numbers of `classes`.
+
+    contents: a number for each image, equal for equal ones.
+    """
 
     images: ImageSet
     classes: tuple[str, ...]
     notices: list[str]
-    contents: Digests | None = None  # of each image; see `content_digests`
+    contents: Digests
 
     def for_classes(self, classes: Sequence[str], where: str) -> tuple[ImageSet, list[str]]:
         """Return the images with the numbers of a model's classes, and the messages."""
@@ -116,13 +131,37 @@ class ReadImages(NamedTuple):
         return replace(self.images, labels=numbers[self.images.labels]), self.notices
 
 
+def read_image_corpus(
+    data: DataConfig, shape: PixelShape, seed: int, report: Reporting
+) -> tuple[ImageCorpus, dict[str, str]]:
+    """Return the images of a configuration, and fingerprints of all of them (`max_examples`)."""
+    corpus = load_images(data, shape, seed, report)
+    parts = {"training": corpus.train, "validation": corpus.valid}
+    sums = {name: _fingerprint(part, corpus.classes) for name, part in parts.items()}
+    used = drawn_for_training(len(corpus.train), data.max_examples, seed)
+    if used is not None:
+        corpus = replace(corpus, train=corpus.train.select(used))
+    return corpus, sums
+
+
+def _fingerprint(images: ImageSet, classes: tuple[str, ...]) -> str:
+    """Return the fingerprint of images, which is computed once for each part of a store."""
+    if images.file.name is None:
+        return images.fingerprint(classes)
+    numbers = torch.stack([images.rows, images.labels]).numpy().tobytes()
+    key = [images.file.name.parent.name, hashlib.sha256(numbers).hexdigest(), classes]
+    path = folder() / f"{digest(key)}.json"
+    known = read_facts(path)
+    if known is None:
+        known = {"fingerprint": images.fingerprint(classes)}
+        write_facts(path, known)
+    return str(known["fingerprint"])
+
+
 def load_images(
-    config: DataConfig,
-    shape: PixelShape,
-    seed: int,
-    read: "Callable[[ImageReader], ReadImages] | None" = None,
+    config: DataConfig, shape: PixelShape, seed: int, report: Reporting | None = None
 ) -> ImageCorpus:
-    """Read the images of a configuration, into memory unless `read` keeps them elsewhere."""
+    """Read the images of a configuration."""
     if config.corpus == "digits" and not config.images:
         return digits(shape)
     if not config.images:
@@ -131,8 +170,7 @@ def load_images(
             "--images PATH",
             "no_data",
         )
-    read = ImageReader.collect if read is None else read
-    train, classes, notices, contents = read(ImageReader(config, shape))
+    train, classes, notices, contents = ImageReader(config, shape).read(report)
     if len(classes) < 2:
         raise DataError(
             f"{config.images[0]}: all images are of one class ({classes[0]!r}); at least two "
@@ -147,13 +185,18 @@ def load_images(
             notices.append(alike)
     if config.valid_images:
         reader = ImageReader(replace(config, images=config.valid_images), shape)
-        valid, more = read(reader).for_classes(classes, config.valid_images[0])
+        valid, more = reader.read(report).for_classes(classes, config.valid_images[0])
         return ImageCorpus(train, valid, (*notices, *more), classes)
-    if contents is None:
-        contents = content_digests(train.pixels.numpy())
-    kept, held_out, n_grouped = split(train, config.hold_out, seed, contents)
-    notices.append(held_out_notice(len(held_out), len(train), "images", n_grouped))
-    return ImageCorpus(kept, held_out, tuple(notices), classes)
+    numbers, n_grouped = draw_per_class(train.labels.numpy(), config.hold_out, seed, contents)
+    if not numbers:
+        raise DataError(
+            f"{len(train)} images, of each class one or equal ones, are too few to hold some out. "
+            "Give more, or --valid-images.",
+            "too_few_examples",
+        )
+    notices.append(held_out_notice(len(numbers), len(train), "images", n_grouped))
+    kept, held_out = np.setdiff1d(np.arange(len(train)), numbers), np.array(numbers)
+    return ImageCorpus(train.select(kept), train.select(held_out), tuple(notices), classes)
 
 
 def load_set(
@@ -162,31 +205,13 @@ def load_set(
     """Read images for a model with these classes; return them with messages."""
     if config.corpus == "digits" and not config.images:
         return digits(shape).valid, []
-    return ImageReader(config, shape).collect().for_classes(classes, config.images[0])
+    return ImageReader(config, shape).read().for_classes(classes, config.images[0])
 
 
 def content_digests(pixels: UInt8[np.ndarray, "image channel height width"]) -> Digests:
     """Return a number for each image, equal for equal pixels."""
     digests = (hashlib.blake2b(image.data, digest_size=8).digest() for image in pixels)
     return np.frombuffer(b"".join(digests), np.uint64)
-
-
-def split(
-    images: ImageSet, count: int, seed: int, contents: Digests
-) -> tuple[ImageSet, ImageSet, int]:
-    """Hold out about `count` images, at most a tenth: the same share of every class.
-
-    Equal images stay together; the last value is how many of those held out have an equal one.
-    """
-    held_out, n_grouped = draw_per_class(images.labels.numpy(), count, seed, contents)
-    if not held_out:
-        raise DataError(
-            f"{len(images)} images, of each class one or equal ones, are too few to hold some out. "
-            "Give more, or --valid-images.",
-            "too_few_examples",
-        )
-    kept = np.setdiff1d(np.arange(len(images)), held_out)
-    return images.select(torch.from_numpy(kept)), images.select(held_out), n_grouped
 
 
 def digits(shape: PixelShape) -> ImageCorpus:
@@ -201,13 +226,13 @@ def digits(shape: PixelShape) -> ImageCorpus:
         ) from None
     bunch = load_digits()
     pixels = np.round(bunch.images * (255 / 16)).astype(np.uint8)  # from 0 to 16
-    everything = ImageSet(
+    everything = ImageSet.of(
         fitted(torch.from_numpy(pixels)[:, None], shape),
         torch.from_numpy(bunch.target.astype(np.int64)),
     )
     classes = tuple(str(name) for name in bunch.target_names)
     first, rest = torch.arange(DIGITS_TRAIN), torch.arange(DIGITS_TRAIN, len(everything))
-    return ImageCorpus(everything.part(first), everything.part(rest), (), classes)
+    return ImageCorpus(everything.select(first), everything.select(rest), (), classes)
 
 
 def with_channels(
@@ -301,22 +326,90 @@ class ImageReader:
         self.names += [name[0] for name in ordered]
         self.notices += [f"{path}: {n}" for n in skipped_notices(bad, "image", MAX_LISTED)]
 
-    def collect(
-        self, batches: Iterable[UInt8[np.ndarray, "image channel height width"]] | None = None
-    ) -> ReadImages:
-        """Return all images in memory, given all batches if they have been read."""
-        parts = []
-        for batch in self if batches is None else batches:
-            parts.append(torch.from_numpy(batch))
-            check_room(self.n_images, self.shape, Path(self.config.images[0]))
-        pixels = torch.cat(parts)
-        parts.clear()
-        if self.rows != list(range(len(pixels))):
-            pixels = pixels[torch.tensor(self.rows)]
-        classes, labels = self.classes()
-        return ReadImages(ImageSet(pixels, labels), classes, self.notices)
+    def read(self, report: Reporting | None = None) -> ReadImages:
+        """Return all images, of a temporary store; of a run that reports, many are in the cache."""
+        data, shape = self.config, self.shape
+        if report is None or data.store == "never":
+            stores, info = self._write(None, self)
+            return self._images(stores, info)
+        sums = file_sums(_files(data.images))
+        place = folder() / digest([FORMAT, "images", shape, data.on_bad_line, sums])
+        if (known := use_store(place)) is None:
+            batches, first = self._reported(report), list[np.ndarray]()
+            is_large = data.store == "always"
+            for batch in () if is_large else batches:
+                first.append(batch)
+                if is_large := self.n_images * shape.n_bytes > LARGE:
+                    break
+            if not is_large:
+                stores, info = self._write(None, first)
+                return self._images(stores, info)
 
-    def classes(self) -> tuple[tuple[str, ...], Int[Tensor, "image"]]:
-        """Return the names of the classes, and the label of each image that is used."""
+            def write(draft: Path) -> dict[str, Any]:
+                _, info = self._write(draft, chain(first, batches))
+                kept = f"are kept in {place} for other runs (polyhead data cache)"
+                report.on_notice(f"{info['contents']} {kept}")
+                return info
+
+            known = make_store(place, write, report.on_notice)
+        return self._images({name: TokenSequences.open(place / name) for name in TYPES}, known)
+
+    def _images(self, stores: dict[str, TokenSequences], info: dict[str, Any]) -> ReadImages:
+        rows, labels = (
+            torch.from_numpy(stores[name].ids.astype(np.int64)) for name in ("row", "label")
+        )
+        images = ImageSet(stores["image"], self.shape, rows, labels)
+        contents = stores["digest"].ids.view(np.uint64)[rows.numpy()]
+        return ReadImages(images, tuple(info["classes"]), list(info["notices"]), contents)
+
+    def _reported(self, report: Reporting) -> Iterator[np.ndarray]:
+        """Yield all batches, and report the progress from time to time."""
+        started = reported = time.monotonic()
+        for batch in self:
+            now = time.monotonic()
+            if now > reported + PROGRESS_SECONDS:
+                reported = now
+                speed = self.n_images / (now - started)
+                done = f"{self.n_images:,} images, {speed:,.0f} per second"
+                report.on_stage(f"decoding the images: {done}")
+            yield batch
+
+    def _write(
+        self, draft: Path | None, batches: Iterable[np.ndarray]
+    ) -> tuple[dict[str, TokenSequences], dict[str, Any]]:
+        """Write the token stores of all images; return temporary ones, and what else is known."""
+        writers = {
+            name: TokenWriter(None if draft is None else draft / name, kind)
+            for name, kind in TYPES.items()
+        }
+        for batch in batches:
+            writers["image"].add(batch.reshape(-1), np.full(len(batch), self.shape.n_bytes))
+            writers["digest"].add(content_digests(batch).view(np.uint8), np.full(len(batch), 8))
         classes = in_order(set(self.names))
-        return classes, torch.tensor(class_numbers(self.names, classes, self.config.images[0]))
+        labels = class_numbers(self.names, classes, self.config.images[0])
+        for name, numbers in (("row", self.rows), ("label", labels)):
+            writers[name].add(np.array(numbers), np.ones(len(numbers)))
+        stores = {
+            name: store for name, writer in writers.items() if (store := writer.close()) is not None
+        }
+        height, width, _ = self.shape
+        return stores, {
+            "files": list(self.config.images),
+            "contents": f"{len(labels):,} images of {height} x {width} pixels",
+            "n_examples": len(labels),
+            "n_tokens": 0,
+            "classes": classes,
+            "notices": self.notices,
+        }
+
+
+def _files(names: Iterable[str]) -> list[Path]:
+    """Return all files and directories that images with these names are read from."""
+    paths = []
+    for path in map(find, names):
+        paths.append(path)
+        if not path.is_dir() and is_idx(path):
+            paths.append(labels_of(path))
+        elif path.with_name(META).is_file():
+            paths.append(path.with_name(META))
+    return paths

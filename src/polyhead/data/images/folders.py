@@ -125,17 +125,3 @@ def visible(name: str) -> str:
         repr(letter)[1:-1] if unicodedata.category(letter) in ("Cc", "Cs") else letter
         for letter in name
     )
-
-
-def check_room(count: int, shape: PixelShape, path: Path) -> None:
-    """Reject images that would not fit into this machine's memory."""
-    needed = count * shape.n_bytes
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    if needed > memory // 2:
-        raise DataError(
-            f"{path}: {count:,} images of {shape.height} x {shape.width} pixels need "
-            f"{needed / 2**30:.1f} GB, more than half of this machine's memory. Reduce "
-            "model.height and model.width, or the number of images; to train, set "
-            'data.store = "always".',
-            "out_of_memory",
-        )

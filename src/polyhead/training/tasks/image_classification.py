@@ -7,9 +7,8 @@ import torch
 from torch.nn import functional as F
 
 from polyhead.data.batches.images import ImageBatches, image_logits
-from polyhead.data.images.dataset import ImageCorpus, ImageSet
+from polyhead.data.images.dataset import ImageCorpus, ImageSet, read_image_corpus
 from polyhead.data.images.files import PixelShape
-from polyhead.data.images.stored_images import read_image_corpus
 from polyhead.tasks.base import Outputs
 from polyhead.tasks.losses import SoftLabelLoss
 from polyhead.training.config import RunConfig
@@ -64,7 +63,7 @@ def outputs(corpus: ImageCorpus, batch_size: int, model: Any, processes: Process
     images = corpus.valid
 
     def predict(chosen: torch.Tensor) -> list[str]:
-        numbers = image_logits(model, images.part(chosen).pixels, batch_size).argmax(-1)
+        numbers = image_logits(model, images.pixels_of(chosen), batch_size).argmax(-1)
         return [corpus.classes[number] for number in numbers.tolist()]
 
     parts = processes.map(predict, torch.arange(len(images)).split(batch_size))
@@ -78,10 +77,13 @@ def validate(
     """Return loss and accuracy on images without augmentation."""
 
     def score(start: int) -> tuple[float, int]:
-        part = images.part(torch.arange(start, min(start + batch_size, len(images))))
-        logits = image_logits(model, part.pixels, batch_size)
-        total = F.cross_entropy(logits, part.labels, reduction="sum").item()
-        return total, int((logits.argmax(-1) == part.labels).sum())
+        chosen = torch.arange(start, min(start + batch_size, len(images)))
+        logits, labels = (
+            image_logits(model, images.pixels_of(chosen), batch_size),
+            images.labels[chosen],
+        )
+        total = F.cross_entropy(logits, labels, reduction="sum").item()
+        return total, int((logits.argmax(-1) == labels).sum())
 
     totals, n_correct = zip(*processes.map(score, range(0, len(images), batch_size)), strict=True)
     return {"loss": sum(totals) / len(images), "accuracy": sum(n_correct) / len(images)}
