@@ -31,7 +31,7 @@ from polyhead.decoding.options import DecodeConfig
 from polyhead.devices import keep_freed_memory
 from polyhead.errors import CheckpointError, PolyheadError
 from polyhead.metrics.bleu import quick_bleu
-from polyhead.pipelines.segments import UNLIMITED_RATIO
+from polyhead.server.segments import UNLIMITED_RATIO
 from polyhead.special_tokens import BOS, EOS, PAD
 from polyhead.training.callbacks import Callback
 from polyhead.training.config import build

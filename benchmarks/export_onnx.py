@@ -31,7 +31,7 @@ from polyhead.decoding.batch import search
 from polyhead.decoding.options import DecodeConfig
 from polyhead.errors import ConfigError
 from polyhead.metrics.bleu import score
-from polyhead.pipelines.segments import UNLIMITED_RATIO
+from polyhead.server.segments import UNLIMITED_RATIO
 from polyhead.special_tokens import EOS, PAD
 
 OURS, KINDS = "polyhead", {"float32": False, "int8": True}

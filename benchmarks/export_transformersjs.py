@@ -26,8 +26,8 @@ from polyhead.checkpoint.model_dir import load_model
 from polyhead.convert import onnx_graphs
 from polyhead.data.text_files import read_lines
 from polyhead.errors import ConfigError, MissingError
-from polyhead.pipelines.segments import UNLIMITED_RATIO
 from polyhead.pipelines.translator import Translator
+from polyhead.server.segments import UNLIMITED_RATIO
 
 PACKAGE = "@huggingface/transformers"
 SCRIPT = Path(__file__).with_suffix(".mjs")

@@ -41,8 +41,7 @@ from polyhead.data.locate import find
 from polyhead.data.text_files import read_lines
 from polyhead.engines.ctranslate2_model import convert
 from polyhead.errors import ConfigError
-from polyhead.pipelines.fast_pipelines import FastTranslator
-from polyhead.pipelines.translator import Translator
+from polyhead.pipelines.translator import FastTranslator, Translator
 from polyhead.tokenizers.sentencepiece import SentencePieceTokenizer
 
 BAR, SECONDS_BAR, MEMORY_BAR = 0.9, 0.5, 120_000
@@ -69,7 +68,7 @@ MEASURE = (
 )
 
 
-def export(fast: FastTranslator, folder: Path) -> None:
+def export(fast: Translator, folder: Path) -> None:
     """Write the model for the peer: int8, with a self-contained SentencePiece model."""
     tokenizers = fast.tokenizers
     joint = tokenizers.source
@@ -100,7 +99,7 @@ def peer_work(folder: Path, setting: Setting, beam: int, size: int) -> Callable[
     return work
 
 
-def our_work(fast: FastTranslator, beam: int, size: int) -> Callable[..., int]:
+def our_work(fast: Translator, beam: int, size: int) -> Callable[..., int]:
     """Return a function that translates lines with ours, `size` at a time."""
     options = replace(fast.defaults, beam=beam, n_best=1)
 
@@ -209,7 +208,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def in_process(
-    fast: FastTranslator, folder: Path, lines: Sequence[str], size: int, beam: int, rounds: int
+    fast: Translator, folder: Path, lines: Sequence[str], size: int, beam: int, rounds: int
 ) -> list[str]:
     """Return the table of both contestants for one size of batches and one beam."""
     lines = lines[: 256 if size == 1 else len(lines)]

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from polyhead.models.registry import create_model, list_models
     from polyhead.pipelines.base import Pipeline
     from polyhead.pipelines.evaluator import evaluate
-    from polyhead.pipelines.fast_pipelines import FastGenerator, FastTranslator
     from polyhead.pipelines.image_classifier import ImageClassifier
     from polyhead.pipelines.load import load
     from polyhead.pipelines.mask_filler import MaskFiller
@@ -38,8 +37,8 @@ if TYPE_CHECKING:
         Tagger,
         TextClassifier,
     )
-    from polyhead.pipelines.text_generator import TextGenerator
-    from polyhead.pipelines.translator import Translator
+    from polyhead.pipelines.text_generator import FastGenerator, TextGenerator
+    from polyhead.pipelines.translator import FastTranslator, Translator
     from polyhead.plugin_registry import load_plugin
     from polyhead.training.callbacks import (
         Callback,
@@ -76,8 +75,8 @@ _MODULES = {
     "AttentionView": "viz.views",
     "Callback": "training.callbacks",
     "DecodeConfig": "decoding.options",
-    "FastGenerator": "pipelines.fast_pipelines",
-    "FastTranslator": "pipelines.fast_pipelines",
+    "FastGenerator": "pipelines.text_generator",
+    "FastTranslator": "pipelines.translator",
     "FeedForward": "layers.feed_forward",
     "ImageClassifier": "pipelines.image_classifier",
     "ImageView": "viz.views",

@@ -8,9 +8,8 @@ import torch
 from polyhead.convert.conversion import import_model
 from polyhead.decoding.options import DecodeConfig
 from polyhead.errors import ConfigError
-from polyhead.pipelines.generation import stream_text
 from polyhead.pipelines.step_through import steps
-from polyhead.pipelines.text_generator import TextGenerator
+from polyhead.pipelines.text_generator import TextGenerator, stream_text
 from polyhead.special_tokens import BOS, EOS, PAD
 from polyhead.viz.capture import attention_view
 

@@ -20,12 +20,11 @@ from polyhead.checkpoint.model_dir import load_model
 from polyhead.checkpoint.model_files import resolve
 from polyhead.cli.main import main
 from polyhead.decoding.options import DecodeConfig
-from polyhead.engines import ctranslate2_engine
-from polyhead.engines.ctranslate2_engine import CTranslate2Engine
+from polyhead.engines import obstacles
+from polyhead.engines.ctranslate2_engine import CTranslate2Backend
 from polyhead.errors import ConfigError, MissingError
-from polyhead.pipelines.fast_pipelines import FastGenerator, FastTranslator, fast_obstacle
-from polyhead.pipelines.text_generator import TextGenerator
-from polyhead.pipelines.translator import Translator
+from polyhead.pipelines.text_generator import FastGenerator, TextGenerator
+from polyhead.pipelines.translator import FastTranslator, Translator
 from polyhead.special_tokens import BOS, EOS, PAD
 
 pytest.importorskip("ctranslate2")
@@ -147,7 +146,7 @@ def test_a_changed_model_is_decoded_by_torch(tiny_run, writers, change):
     options = DecodeConfig(beam=1, max_length=6)
     for path in (tiny_run, writers[0].name):
         fast, slow = (polyhead.load(path, engine=e, device="cpu") for e in ("ctranslate2", "torch"))
-        assert fast.engine is not None
+        assert fast.engine.startswith("ctranslate2")
         for pipeline in (fast, slow):
             change(next(m for m in pipeline.model.modules() if isinstance(m, torch.nn.Linear)))
         found, expected = (
@@ -156,8 +155,8 @@ def test_a_changed_model_is_decoded_by_torch(tiny_run, writers, change):
         )  # fmt: skip
         assert found == expected
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(fast.engine, "decode_all", None, raising=False)
-            patch.setattr(fast.engine, "generate", None, raising=False)
+            patch.setattr(fast.ctranslate2, "decode", None)
+            patch.setattr(fast.ctranslate2, "generate", None)
             assert (fast.translate if hasattr(fast, "translate") else fast.generate)(LINES[2])
 
 
@@ -166,7 +165,7 @@ def test_a_changed_model_that_gets_an_engine_later_is_decoded_by_torch(tiny_run,
     translator = polyhead.load(tiny_run, engine="torch", device="cpu")
     change(next(m for m in translator.model.modules() if isinstance(m, torch.nn.Linear)))
     later = translator.with_engine("ctranslate2")
-    later.engine.decode_all = None
+    later.ctranslate2.decode = None
     assert later.translate(LINES) == translator.translate(LINES)
 
 
@@ -179,20 +178,21 @@ def test_translating_by_torch_converts_nothing(tiny_run, tmp_path, monkeypatch, 
 
 def test_load_uses_the_engine_where_it_can(tiny_run, tmp_path, monkeypatch):
     loaded = polyhead.load(tiny_run, device="cpu")
-    assert isinstance(loaded.engine, CTranslate2Engine)
-    assert polyhead.load(tiny_run, engine="torch").engine is None
+    assert loaded.engine == "ctranslate2 float32"
+    assert not loaded.files.is_loaded
+    assert polyhead.load(tiny_run, engine="torch").engine == "torch"
     with raises(ConfigError, "unknown_engine"):
         polyhead.load(tiny_run, engine="onnx")
     lsh = save_model(build_model(LINES, {}, attention="lsh"), tmp_path / "lsh")
-    assert polyhead.load(lsh).engine is None
+    assert polyhead.load(lsh).engine == "torch"
     with raises(ConfigError, "unsupported_engine"):
         polyhead.load(lsh, engine="ctranslate2")
     with raises(ConfigError, "unsupported_engine"):
         FastTranslator(lsh)
     monkeypatch.setattr(sys.modules["ctranslate2"], "__version__", "4.8.0")
-    assert "too old" in fast_obstacle(tiny_run)
+    assert "too old" in loaded.obstacle()
     with raises(MissingError, "missing_package"):
-        CTranslate2Engine(resolve(tiny_run))
+        CTranslate2Backend("translate", resolve(tiny_run))
 
 
 @pytest.mark.parametrize("beam", [1, 3])
@@ -211,11 +211,11 @@ def test_a_translation_may_be_empty(tmp_path, beam):
 
 
 def test_gpus_are_left_to_torch(monkeypatch):
-    assert ctranslate2_engine.device_obstacle("cpu") is None
-    assert ctranslate2_engine.device_obstacle("auto") is None
-    assert "cuda" in ctranslate2_engine.device_obstacle("cuda")
+    assert obstacles.device_obstacle("cpu") is None
+    assert obstacles.device_obstacle("auto") is None
+    assert "cuda" in obstacles.device_obstacle("cuda")
     monkeypatch.setattr(sys.modules["ctranslate2"], "get_cuda_device_count", lambda: 1)
-    assert "GPU" in ctranslate2_engine.device_obstacle("auto")
+    assert "GPU" in obstacles.device_obstacle("auto")
 
 
 def test_int8_is_smaller_and_close(both, tiny_run, tmp_path, monkeypatch):
@@ -303,7 +303,7 @@ def test_first_tokens_are_drawn_from_the_distribution_of_torch(writers):
     steps = slow.generate_tokens("내일", options=options)
     assert steps.tokens[0].sampling_probability is not None
     ids = fast.encode("내일")
-    draws = [fast.engine.generate(ids, options, seed, 16) for seed in range(300)]
+    draws = [fast.ctranslate2.generate(ids, options, seed, 16) for seed in range(300)]
     drawn = [next(steps).chosen.id for steps in draws]
     expected = {}
     for id in sorted(set(drawn)):
@@ -316,12 +316,11 @@ def test_first_tokens_are_drawn_from_the_distribution_of_torch(writers):
 
 def test_load_uses_the_engine_for_greedy_search_only(writers, monkeypatch):
     slow, fast = writers
-    texts, generate = [], ctranslate2_engine.CTranslate2Generator.generate
+    loaded, texts = polyhead.load(slow.name, device="cpu"), []
+    generate = loaded.ctranslate2.generate
     monkeypatch.setattr(
-        ctranslate2_engine.CTranslate2Generator, "generate",
-        lambda *words: texts.append(words) or generate(*words),
-    )  # fmt: skip
-    loaded = polyhead.load(slow.name, device="cpu")
+        loaded.ctranslate2, "generate", lambda *a, **b: texts.append(a) or generate(*a, **b)
+    )
     greedy, sampled = DecodeConfig(max_length=9), DecodeConfig(max_length=9, sample=True)
     assert loaded.generate("내일", options=greedy) == slow.generate("내일", options=greedy)
     assert len(texts) == 1
@@ -336,7 +335,7 @@ def test_load_uses_the_engine_for_greedy_search_only(writers, monkeypatch):
         ]
         assert answers[0] == answers[1]
     assert len(texts) == 2
-    assert polyhead.load(slow.name, engine="torch").engine is None
+    assert polyhead.load(slow.name, engine="torch").engine == "torch"
     with raises(ConfigError, "unsupported_engine"):
         fast.generate_tokens("내일", options=greedy, forced=(5,))
 

@@ -12,9 +12,13 @@ import polyhead
 from polyhead.decoding.generate import generate
 from polyhead.decoding.options import DecodeConfig
 from polyhead.errors import CheckpointError, ConfigError, DataError
-from polyhead.pipelines.generation import ScoredToken, stream_text, truncate_at_stop
 from polyhead.pipelines.step_through import steps
-from polyhead.pipelines.text_generator import TextGenerator
+from polyhead.pipelines.text_generator import (
+    ScoredToken,
+    TextGenerator,
+    stream_text,
+    truncate_at_stop,
+)
 from polyhead.pipelines.translator import Translator
 from polyhead.special_tokens import EOS
 from polyhead.tokenizers.base import TextConfig
@@ -178,7 +182,8 @@ def test_learned_positions_limit_the_context(letters):
     assert letters.max_length == 16
     about = {**letters.saved.about, "run": {}}
     config = replace(letters.saved.config, max_length=5)
-    short = replace(letters, saved=replace(letters.saved, config=config, about=about))
+    saved = replace(letters.saved, config=config, about=about)
+    short = letters.from_saved(saved, letters.name, letters.device)
     assert short.max_length == 5
 
 

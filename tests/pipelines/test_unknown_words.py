@@ -14,7 +14,7 @@ from polyhead.data.bilingual_dictionary import FILE
 from polyhead.decoding.options import DecodeConfig, Output
 from polyhead.errors import ConfigError
 from polyhead.models.baselines.seq2seq import Seq2Seq, Seq2SeqConfig
-from polyhead.pipelines.unknown_words import find_dictionary, replace_unknown, spell
+from polyhead.pipelines.torch_backend import find_dictionary, replace_unknown, spell
 from polyhead.special_tokens import UNK
 from polyhead.tokenizers.base import TextConfig
 from polyhead.tokenizers.storage import train_tokenizers

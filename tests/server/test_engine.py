@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 from dataclasses import replace
+from unittest.mock import patch
 
 import openai
 import pytest
@@ -14,8 +15,9 @@ import requests
 from asgi import JSON, call
 from served_models import started
 
-from polyhead.engines.ctranslate2_engine import CTranslate2Generator
-from polyhead.server import torch_batches
+from polyhead.engines.ctranslate2_engine import CTranslate2Backend
+from polyhead.pipelines.torch_backend import TorchBackend
+from polyhead.pipelines.translator import Translator
 from polyhead.server.model_registry import load_models
 
 TEXTS = ["내일 회의가 있어요.", "오늘은 비가 와요. 내일은 가요?\n\n좋아요!", "", "가 나 다 " * 40]
@@ -71,23 +73,18 @@ def test_translations_are_those_of_torch(server, fast_server, fast, options):
     assert others == pytest.approx(numbers, rel=1e-2, abs=2e-3)  # it searches without PAD and BOS
 
 
-def test_options_that_the_engine_lacks_stay_with_torch(fast, another, monkeypatch):
+def test_options_that_the_engine_lacks_stay_with_torch(fast, another):
     (served,) = fast.models
-    keys, make = [], torch_batches.translation_key
-    monkeypatch.setattr(
-        torch_batches, "translation_key", lambda *words: keys.append(make(*words)) or keys[-1]
-    )
-    about = served.model.saved.about
-    decode = {**about["run"].get("decode", {}), "coverage": 0.2, "beam": 2}
-    saved = replace(served.model.saved, about={**about, "run": {**about["run"], "decode": decode}})
-    covering = replace(served, model=replace(served.model, saved=saved))
-    torch_only = replace(covering, model=replace(covering.model, engine=None))
-    answers = [
-        another(each).post("/v1/translate", {"text": TEXTS[0]}).json()
-        for each in (covering, torch_only)
-    ]
+    model, about = served.model, served.model.saved.about
+    options = {**about["run"].get("decode", {}), "coverage": 0.2, "beam": 2}
+    saved = replace(model.saved, about={**about, "run": {**about["run"], "decode": options}})
+    torch_only = replace(served, model=Translator.from_saved(saved, model.name, model.device))
+    covering = replace(torch_only, model=torch_only.model.with_engine("auto"))
+    sent, real = {"text": TEXTS[0]}, TorchBackend.decode
+    with patch.object(TorchBackend, "decode", autospec=True, side_effect=real) as spy:
+        answers = [another(m).post("/v1/translate", sent).json() for m in (covering, torch_only)]
     assert answers[0] == answers[1]
-    assert len(keys) == 2
+    assert spy.call_count == 2
 
 
 def test_views_use_torch_beside_the_engine(server, fast_server):
@@ -141,16 +138,11 @@ def writer(models):
 
 
 @pytest.fixture
-def texts(monkeypatch):
-    """Record the options of all texts that the engine generates."""
-    texts, generate = [], CTranslate2Generator.generate
-
-    def recorded(self, prompt, options, seed, context):
-        texts.append(options)
-        return generate(self, prompt, options, seed, context)
-
-    monkeypatch.setattr(CTranslate2Generator, "generate", recorded)
-    return texts
+def texts():
+    """Record the calls for all texts that the engine generates."""
+    real = CTranslate2Backend.generate
+    with patch.object(CTranslate2Backend, "generate", autospec=True, side_effect=real) as spy:
+        yield spy.call_args_list
 
 
 def events_of(answer):
@@ -221,18 +213,18 @@ def test_many_streams_run_beside_each_other(models):
 def test_a_text_whose_client_has_left_is_no_longer_computed(
     another, writer, monkeypatch, is_streamed
 ):
-    n_tokens, ended, generate = 0, threading.Event(), CTranslate2Generator.generate
+    n_tokens, ended, generate = 0, threading.Event(), CTranslate2Backend.generate
 
-    def counted(*words):
+    def counted(*words, **more):
         nonlocal n_tokens
         try:
-            for step in generate(*words):
+            for step in generate(*words, **more):
                 n_tokens += 1
                 yield step
         finally:
             ended.set()
 
-    monkeypatch.setattr(CTranslate2Generator, "generate", counted)
+    monkeypatch.setattr(CTranslate2Backend, "generate", counted)
     fast = another(writer)
     sent = {"prompt": "내일", "temperature": 0, "max_tokens": 1024, "stream": is_streamed}
     body = json.dumps(sent).encode()

@@ -196,7 +196,8 @@ def test_a_tokenizer_that_fails_on_a_text_costs_one_answer(served, another):
     filler = served("fill").model
     foreign = word_tokenizer(len(filler.tokenizer), **HOSTILE_PARTS["regex"])
     pair = replace(filler.tokenizers, source=foreign, target=foreign)
-    filler = replace(filler, saved=replace(filler.saved, tokenizers=pair))
+    saved = replace(filler.saved, tokenizers=pair)
+    filler = filler.from_saved(saved, filler.name, filler.device)
     server = another(replace(served("fill"), model=filler))
     for _ in range(2):
         assert server.post("/v1/fill", {"text": "w5 [MASK]"}).status == 200

@@ -70,8 +70,8 @@ HANGING = """
 import sys, time
 from pathlib import Path
 from polyhead.server.process import serve
-from polyhead.engines.ctranslate2_engine import CTranslate2Engine
-from polyhead.server import torch_batches
+from polyhead.engines.ctranslate2_engine import CTranslate2Backend
+from polyhead.pipelines.torch_backend import RunningSearch
 from polyhead.server.routes import translation_routes
 from polyhead.server.settings import Settings
 
@@ -89,8 +89,8 @@ serve([Path(sys.argv[1])], settings, lambda line: print(line, file=sys.stderr, f
 @pytest.mark.parametrize(
     ("engine", "name", "reason"),
     [
-        ("torch", "torch_batches.SegmentBatch", "did not stop"),
-        ("ctranslate2", "CTranslate2Engine.decode_all", "did not stop"),
+        ("torch", "RunningSearch.add_ids", "did not stop"),
+        ("ctranslate2", "CTranslate2Backend.decode", "did not stop"),
         ("torch", "translation_routes.split_text", "Timeout (0:00:04.500000)!"),
     ],
 )

@@ -280,7 +280,8 @@ def test_n_best_of_the_model_is_ignored_by_generation(served, another):
     saved = written.model.saved
     decode = {"sample": True, "n_best": 3, "beam": 1}
     about = {**saved.about, "run": {**saved.about["run"], "decode": decode}}
-    model = replace(written.model, saved=replace(saved, about=about))
+    saved = replace(saved, about=about)
+    model = written.model.from_saved(saved, "run", written.model.device)
     assert model.defaults.n_best == 3
     running = another(replace(written, model=model))
     sent = {"prompt": "오늘", "max_tokens": 3, "stream": False}

@@ -9,9 +9,8 @@ import pytest
 import torch
 from asgi import JSON, call
 
-from polyhead.pipelines.segment_batch import decode_segments
-from polyhead.pipelines.segments import join_segments, split_text
-from polyhead.pipelines.translation import TranslatedSentence, Translation
+from polyhead.pipelines.translator import TranslatedSentence, Translation
+from polyhead.server.segments import decode_segments, join_segments, split_text
 from polyhead.special_tokens import BOS, EOS
 from polyhead.viz.word_alignment import alignment
 
@@ -165,7 +164,8 @@ def limited(served, another):
     run = {**saved.about["run"], "data": {**saved.about["run"]["data"], "max_length": 40}}
     made = type(saved.model)(config).eval()
     other = replace(saved, config=config, model=made, about={**saved.about, "run": run})
-    return another(replace(known, model=replace(known.model, saved=other)))
+    limited = known.model.from_saved(other, known.model.name, known.model.device)
+    return another(replace(known, model=limited))
 
 
 def test_the_longest_possible_output_has_alignment_and_attention(limited):

@@ -12,8 +12,7 @@ from polyhead.layers.lsh.attention import LSHConfig
 from polyhead.layers.transformer_stack import StackConfig
 from polyhead.models.baselines.attention_ladder import Ladder, LadderConfig
 from polyhead.models.transformer import Transformer, TransformerConfig
-from polyhead.pipelines.translation import TranslatedSentence, Translation
-from polyhead.pipelines.translator import Translator
+from polyhead.pipelines.translator import TranslatedSentence, Translation, Translator
 from polyhead.special_tokens import BOS, EOS
 from polyhead.viz.capture import _framed_tokens, attention_view, translation_maps
 from polyhead.viz.select import ViewOptions

@@ -5,7 +5,6 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from typer import Argument, Option
 
@@ -24,11 +23,6 @@ from polyhead.cli.options import (
 )
 from polyhead.cli.streams import say, utf8_stdout
 from polyhead.errors import ConfigError
-
-if TYPE_CHECKING:
-    from polyhead.pipelines.generation import TextContinuation
-
-Changes = Mapping[str, bool | int | float | None]
 
 
 def generate(
@@ -64,6 +58,8 @@ def generate(
     polyhead generate runs/writer --prompt "오늘은" --seed 1 --jsonl --tokens
     """
     from polyhead.data.text_files import read_lines
+    from polyhead.engines.obstacles import torch_notice
+    from polyhead.pipelines.text_generator import TextGenerator
 
     sampling = {"temperature": temperature, "top_k": top_k, "top_p": top_p}
     given = [f"--{name.replace('_', '-')}" for name, value in sampling.items() if value is not None]
@@ -87,7 +83,12 @@ def generate(
     stops = _stops(stop or ())
     is_sampled = False if greedy else bool(given) or None
     changes = {"max_length": max_tokens, "n_best": 1, "beam": 1, "sample": is_sampled, **sampling}
-    generator = load_generator(model, changes, engine, compute_type, device)
+    generator = TextGenerator.open(model, device, engine, compute_type, only=True)
+    options = generator.defaults.with_options(changes)
+    reason = generator.obstacle() if engine == "auto" else None
+    if reason and (notice := torch_notice(reason)):
+        say(f"polyhead: {notice}")
+    generator.backend(options)  # so that errors come before the input is read
     if prompt is None:
         text = "" if sys.stdin.isatty() else "\n".join(read_lines(Path("-"), encoding))
     else:
@@ -98,7 +99,6 @@ def generate(
             f"polyhead: the prompt has {n_tokens:,} tokens, but the model reads {context:,} at "
             "once; only the last of them are used"
         )
-    options = generator.defaults.with_options(changes)
     with utf8_stdout() as out:
         for number in range(n):
             if tokens:
@@ -117,44 +117,6 @@ def generate(
                 out.write(piece)
                 out.flush()
             out.write("\n")
-
-
-def load_generator(
-    model: Path, changes: Changes, engine: str, compute_type: str, device: str
-) -> "TextContinuation":
-    """Return a generator with the named engine; auto: one that has the options.
-
-    Samples of a seed do not depend on what is installed: auto draws them with torch.
-
-    changes: options instead of the model's own.
-    """
-    from polyhead.engines.ctranslate2_engine import cannot_sample, device_obstacle, missing
-    from polyhead.pipelines.fast_pipelines import (
-        GENERATORS,
-        FastGenerator,
-        SavedSettings,
-        check_engine,
-        fast_obstacle,
-    )
-
-    check_engine(engine)
-    reason = None
-    if engine != "torch":
-        reason = device_obstacle(device) or fast_obstacle(model, GENERATORS)
-        if reason is None:
-            options = SavedSettings(model).defaults.with_options(changes)
-            reason = cannot_sample(options)
-            if reason is None and (engine != "auto" or not options.sample):
-                return FastGenerator(model, compute_type=compute_type)
-            reason = None if engine == "auto" else reason
-        if engine != "auto":
-            raise ConfigError(f"--engine {engine}: {reason}", "unsupported_engine")
-    from polyhead.pipelines.text_generator import TextGenerator
-
-    loaded = TextGenerator.from_dir(model, device=device)
-    if engine != "torch" and reason is not None and missing() is None:
-        say(f"polyhead: decoding with torch instead of ctranslate2: {reason}")
-    return loaded
 
 
 def _stops(texts: Sequence[str]) -> list[str]:

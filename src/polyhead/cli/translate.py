@@ -3,7 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated
 
 from typer import Argument, Option
 
@@ -27,8 +27,7 @@ from polyhead.cli.streams import counting, say, utf8_stdout
 from polyhead.errors import ConfigError
 
 if TYPE_CHECKING:
-    from polyhead.pipelines.translation import TextTranslator, Translation
-    from polyhead.pipelines.translator import Translator
+    from polyhead.pipelines.translator import Translation, Translator
 
 Changes = Mapping[str, bool | int | float | None]
 Links = list[list[tuple[int, int, float]]]  # of each output: source word, target word, weight
@@ -111,7 +110,7 @@ def translate(
     if scores and jsonl:
         raise ConfigError("--scores has no effect: --jsonl has the scores", "no_effect")
     if dictionary is not None:
-        translator = cast("Translator", translator).with_dictionary(dictionary)
+        translator = translator.with_dictionary(dictionary)
     if align:
         from polyhead.viz.word_alignment import alignment
     with utf8_stdout() as out:
@@ -132,7 +131,7 @@ def translate(
                     progress=progress,
                 )  # fmt: skip
             for line, outputs in zip(lines, translations, strict=True):
-                links = alignment(cast("Translator", translator), outputs) if align else None
+                links = alignment(translator, outputs) if align else None
                 out.write(as_text(line, outputs, links, scores=scores, jsonl=jsonl))
             out.flush()
 
@@ -140,33 +139,29 @@ def translate(
 def load_translator(
     folders: Sequence[Path], changes: Changes, reason: str | None, engine: str, compute_type: str,
     device: str,
-) -> "TextTranslator":  # fmt: skip
-    """Return a translator with the named engine; auto: one that has the options.
+) -> "Translator":  # fmt: skip
+    """Return a translator with the named engine; auto: the first one that has the options.
 
-    changes: options instead of the model's own. reason: why the options need torch, if they do.
+    changes: options instead of the model's own. reason: why the command needs torch, if it does.
     """
-    from polyhead.engines.ctranslate2_engine import device_obstacle, missing, unsupported
-    from polyhead.pipelines.fast_pipelines import (
-        FastTranslator,
-        SavedSettings,
-        check_engine,
-        fast_obstacle,
-    )
-
-    check_engine(engine)
-    if engine != "torch":
-        reason = reason or device_obstacle(device) or fast_obstacle(folders[0])
-        reason = reason or unsupported(SavedSettings(folders[0]).defaults.with_options(changes))
-        if reason is None:
-            return FastTranslator(folders[0], compute_type=compute_type)
-        if engine != "auto":
-            raise ConfigError(f"--engine {engine}: {reason}", "unsupported_engine")
+    from polyhead.engines.obstacles import torch_notice
+    from polyhead.pipelines.backends import check_engine
     from polyhead.pipelines.translator import Translator
 
-    loaded = Translator.from_dir(*folders, device=device)
-    if engine != "torch" and missing() is None:
-        say(f"polyhead: decoding with torch instead of ctranslate2: {reason}")
-    return loaded
+    check_engine(engine)
+    if engine == "ctranslate2" and reason is not None:
+        raise ConfigError(f"--engine {engine}: {reason}", "unsupported_engine")
+    if engine == "torch" or reason is not None:
+        translator = Translator.from_dir(*folders, device=device)
+    else:
+        translator = Translator.open(folders[0], device, engine, compute_type, only=True)
+    options = translator.defaults.with_options(changes)
+    if engine == "auto":
+        reason = reason or translator.obstacle() or translator.option_obstacle(options)
+        if reason and (notice := torch_notice(reason)):
+            say(f"polyhead: {notice}")
+    translator.backend(options)  # so that errors come before the input is read
+    return translator
 
 
 def as_text(

@@ -1,4 +1,4 @@
-"""CTranslate2 as an engine of translators and language models.
+"""CTranslate2 as a backend of translators and language models.
 
 Translators have the options and outputs of decoding with torch. CTranslate2 searches by
 log P(y | x); our length penalty ranks its n-best list:
@@ -33,11 +33,10 @@ from polyhead.decoding.options import (
     check_seed,
 )
 from polyhead.engines.model_cache import converted_model
-from polyhead.errors import CheckpointError, ConfigError, MissingError, install_command
+from polyhead.engines.obstacles import PACKAGE, missing
+from polyhead.errors import CheckpointError, ConfigError, MissingError
 from polyhead.special_tokens import BOS, EOS, PAD
 
-PACKAGE = "ctranslate2"
-OLDEST = (4, 8, 1)  # earlier ones have a heap overflow on damaged files
 END = str(EOS)
 NEVER_WRITTEN = [[str(PAD)], [str(BOS)]]
 BLOCK = 1024  # sentences between two reports of progress
@@ -55,61 +54,6 @@ class Hypothesis(NamedTuple):
     token_log_p: list[float]
 
 
-def missing() -> str | None:
-    """Return why the engine cannot be used here, or None if it can."""
-    try:
-        installed = import_module(PACKAGE).__version__
-    except ImportError:
-        return f"{PACKAGE} is not installed; install it with: {install_command('fast')}"
-    if tuple(map(int, installed.split(".")[:3])) < OLDEST:
-        oldest = ".".join(map(str, OLDEST))
-        return f"{PACKAGE} {installed} is too old; expected {oldest} or newer"
-    return None
-
-
-def device_obstacle(device: str) -> str | None:
-    """Return why torch should compute on a device, or None if the engine can."""
-    if device not in ("auto", "cpu"):
-        return f"it computes on a CPU, not on {device}"
-    is_free = device == "auto" and missing() is None
-    if is_free and import_module(PACKAGE).get_cuda_device_count():
-        return "torch can use the GPU"
-    return None
-
-
-def unsupported(options: DecodeConfig) -> str | None:
-    """Return the option that this engine lacks, or None if it has all."""
-    lacking = {
-        "it has no coverage penalty": options.coverage > 0,
-        "it does not replace unknown words": options.replace_unknown,
-        "its random numbers are not those of --seed": options.sample,
-    }
-    return next((reason for reason, wanted in lacking.items() if wanted), None)
-
-
-def cannot_sample(options: DecodeConfig) -> str | None:
-    """Return the option that this engine lacks, or None if it has all."""
-    if options.sample and options.top_p < 1 and options.temperature != 1:
-        return "it applies top-p before the temperature"
-    return None
-
-
-def convert_once(directory: Path, compute_type: str) -> Path:
-    """Return the directory of the converted model, which is made if there is none."""
-    problem = missing()
-    if problem is not None:
-        raise MissingError(problem, "missing_package")
-
-    def write(draft: Path) -> None:
-        from polyhead.engines.ctranslate2_model import convert  # numpy, only needed here
-
-        convert(directory, draft, compute_type, masks_specials=False)
-
-    return converted_model(
-        directory, f"{PACKAGE}-{import_module(PACKAGE).__version__}-{compute_type}", write
-    )
-
-
 def open_model(kind: str, folder: Path, compute_type: str, n_workers: int) -> Any:
     """Load a converted model as a `Translator` or `Generator` of CTranslate2."""
     try:
@@ -121,43 +65,62 @@ def open_model(kind: str, folder: Path, compute_type: str, n_workers: int) -> An
         raise ConfigError(f"compute type {compute_type!r}: {error}", "invalid_option") from None
 
 
-class CTranslate2Engine:
-    """A converted translator, ready to decode.
+class CTranslate2Backend:
+    """A converted model, ready to decode; see `polyhead.pipelines.backends.Backend`.
 
-    Batches are shared among `n_workers` workers of one thread each.
+    Batches of a translator are shared among `n_parallel` workers of one thread each.
     """
 
     def __init__(
-        self, directory: Path, compute_type: str = "auto", n_workers: int | None = None
+        self, use: str, directory: Path, compute_type: str = "auto", n_workers: int | None = None
     ) -> None:
-        """Convert the model of a directory, unless that was done before, and load it."""
-        self.compute_type = "float32" if compute_type == "auto" else compute_type
-        folder = convert_once(directory, self.compute_type)
-        settings = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        """Convert the model of a directory, unless that was done before.
+
+        use: "translate", for which the model is loaded now, or "generate".
+        """
+        if problem := missing():
+            raise MissingError(problem, "missing_package")
+        self.compute_type = number = "float32" if compute_type == "auto" else compute_type
+        self.name = f"{PACKAGE} {number}"
+
+        def write(draft: Path) -> None:
+            from polyhead.engines.ctranslate2_model import convert  # numpy, only needed here
+
+            convert(directory, draft, number, masks_specials=False)
+
+        version = import_module(PACKAGE).__version__
+        self._folder = converted_model(directory, f"{PACKAGE}-{version}-{number}", write)
+        settings = json.loads((self._folder / "config.json").read_text(encoding="utf-8"))
         self.n_positions: int = settings["max_positions"]
         # Its search ends when `patience` times the beam have ended, ours when none can be better.
         # With 2, outputs were equal in all cases tried; int8 rounds anyway: 1 is faster.
-        self.patience = 2 if self.compute_type == "float32" else 1
+        self.patience = 2 if number == "float32" else 1
         self._is_usable = False  # until a search gave finite scores
-        self.n_workers = n_workers or os.cpu_count() or 1
-        self.translator = open_model("Translator", folder, self.compute_type, self.n_workers)
+        self.n_parallel = n_workers or os.cpu_count() or 1
+        if use == "translate":
+            self.translator = open_model("Translator", self._folder, number, self.n_parallel)
+        self._lock = threading.Lock()
+        self._models: list[Any] = []  # that of greedy search, once it is needed
+        self._open: WeakSet[Generator[DecodingStep]] = WeakSet()
+        finalize(self, _end, self._open, self._models)  # also runs before the interpreter ends
 
-    def decode_all(
+    def decode(
         self,
         sources: Sequence[list[int]],
         options: DecodeConfig,
         *,
-        prefixes: Sequence[list[int]] | None = None,
+        prefixes: Sequence[list[int]],
+        seed: int = 0,  # noqa: ARG002 (sampling is refused)
         scores: Scores = "tokens",
         progress: Callable[[int], None] = lambda _: None,
+        is_cancelled: Callable[[], bool] | None = None,  # noqa: ARG002 (a block is short)
     ) -> list[list[Output]]:
         """Return the `n_best` best outputs for every source, in the order of the sources.
 
-        scores: those that are read. Log-probabilities of tokens take another pass; without any,
-            greedy search is faster.
+        Log-probabilities of tokens take another pass; without any, greedy search is faster.
         """
         outputs: list[list[Output]] = []
-        starts = prefixes if prefixes is not None and any(prefixes) else None
+        starts = prefixes if any(prefixes) else None
         for at in range(0, len(sources), BLOCK):
             rows = list(sources[at : at + BLOCK])
             pools = self._search_all(
@@ -170,6 +133,9 @@ class CTranslate2Engine:
             outputs += [[as_output(hypothesis, options) for hypothesis in pool] for pool in pools]
             progress(len(rows))
         return outputs
+
+    def running_search(self, options: DecodeConfig) -> None:
+        """Return None: its batches are whole ones."""
 
     def _search_all(
         self,
@@ -208,8 +174,8 @@ class CTranslate2Engine:
     ) -> list[list[Hypothesis]]:
         n_hypotheses = options.beam * (1 if options.beam == 1 else self.patience)
         results = self.translator.translate_batch(
-            [names(source[:-1]) for source in sources],  # it adds EOS itself
-            target_prefix=None if prefixes is None else [names(prefix) for prefix in prefixes],
+            [[*map(str, source[:-1])] for source in sources],  # it adds EOS itself
+            target_prefix=None if prefixes is None else [[*map(str, ids)] for ids in prefixes],
             suppress_sequences=NEVER_WRITTEN,
             max_batch_size=self._n_rows(len(sources), options.beam),
             beam_size=options.beam,
@@ -236,7 +202,7 @@ class CTranslate2Engine:
 
     def _n_rows(self, n_sentences: int, beam: int = 1) -> int:
         """Return the size of batches: work for all workers, twice if there is enough of it."""
-        share = -(-n_sentences // self.n_workers)
+        share = -(-n_sentences // self.n_parallel)
         most = MAX_ROWS if beam == 1 else FEW_ROWS
         return min(most, share if share <= FEW_ROWS else max(FEW_ROWS, share // 2))
 
@@ -244,11 +210,11 @@ class CTranslate2Engine:
         self, sources: Sequence[list[int]], pools: Sequence[list[Hypothesis]]
     ) -> list[list[Hypothesis]]:
         """Return the hypotheses with the log-probabilities of their tokens."""
-        texts = [names(source[:-1]) for source in sources]
+        texts = [[*map(str, source[:-1])] for source in sources]
         sides = [(text, h) for text, pool in zip(texts, pools, strict=True) for h in pool]
         results = self.translator.score_batch(
             [text for text, _ in sides],
-            [h.tokens[:-1] if has_ended(h) else h.tokens for _, h in sides],
+            [h.tokens[:-1] if h.tokens[-1:] == [END] else h.tokens for _, h in sides],
             max_batch_size=self._n_rows(len(sides)),
             max_input_length=0,
         )
@@ -260,56 +226,16 @@ class CTranslate2Engine:
 
         return [[scored(hypothesis) for hypothesis in pool] for pool in pools]
 
-
-def names(ids: Sequence[int]) -> list[str]:
-    """Return ids as tokens of a converted model."""
-    return [*map(str, ids)]
-
-
-def rank(pool: Sequence[Hypothesis], options: DecodeConfig) -> list[Hypothesis]:
-    """Return the `n_best` best hypotheses by our length penalty."""
-    return sorted(pool, key=lambda h: -penalized(h, options))[: options.n_best]
-
-
-def penalized(hypothesis: Hypothesis, options: DecodeConfig) -> float:
-    """Return the score of a hypothesis; greedy search has no length penalty."""
-    alpha = options.length_penalty if options.beam > 1 else 0.0
-    return hypothesis.log_p / float(((5 + len(hypothesis.tokens)) / 6) ** alpha)
-
-
-def as_output(hypothesis: Hypothesis, options: DecodeConfig) -> Output:
-    """Return a hypothesis as decoding with torch does, without EOS."""
-    tokens, log_p, token_log_p = hypothesis
-    ended = has_ended(hypothesis)
-    ids = [*map(int, tokens[:-1] if ended else tokens)]
-    return Output(ids, penalized(hypothesis, options), log_p, ended, token_log_p)
-
-
-def has_ended(hypothesis: Hypothesis) -> bool:
-    """Return True if the last token is EOS."""
-    return hypothesis.tokens[-1:] == [END]
-
-
-class CTranslate2Generator:
-    """A converted language model, ready to generate."""
-
-    def __init__(self, directory: Path, compute_type: str = "auto") -> None:
-        """Convert the model of a directory, unless that was done before."""
-        self.compute_type = "float32" if compute_type == "auto" else compute_type
-        self._folder = convert_once(directory, self.compute_type)
-        self._lock = threading.Lock()
-        self._models: list[Any] = []  # that of greedy search, once it is needed
-        self._open: WeakSet[Generator[DecodingStep]] = WeakSet()
-        finalize(self, _end, self._open, self._models)  # also runs before the interpreter ends
-
     def generate(
-        self, prompt: Sequence[int], options: DecodeConfig, seed: int, context: int
-    ) -> Iterator[DecodingStep]:
+        self, prompt: Sequence[int], options: DecodeConfig, seed: int, context: int, *,
+        forced: Sequence[int] = (), top: int = 0,
+    ) -> Iterator[DecodingStep]:  # fmt: skip
         """Yield `options.max_length` tokens that follow the prompt, of which `context` are read.
 
         A full window is continued with its newer half, as in `polyhead.decoding.generate`. Several
         texts can be generated at once, in threads.
         """
+        assert not forced and not top  # see `TextGenerator.option_obstacle`
         check_seed(seed)
         steps = self._steps(prompt, options, seed, context)
         self._open.add(steps)
@@ -324,7 +250,7 @@ class CTranslate2Generator:
             room = min(context - len(window) + 1, options.max_length - n_generated)
             n_before = n_generated
             for step in model.generate_tokens(
-                names(window),
+                [*map(str, window)],
                 max_length=room if options.sample or not must_avoid else 1,
                 sampling_topk=options.top_k if options.sample else 1,
                 sampling_topp=options.top_p if options.sample else 1,
@@ -361,8 +287,27 @@ class CTranslate2Generator:
         with SEEDING:
             import_module(PACKAGE).set_random_seed(seed % MAX_SEED)
             model = open_model("Generator", self._folder, self.compute_type, 1)
-            model.generate_batch([names([EOS])], max_length=1, sampling_topk=2)
+            model.generate_batch([[END]], max_length=1, sampling_topk=2)
         return model
+
+
+def rank(pool: Sequence[Hypothesis], options: DecodeConfig) -> list[Hypothesis]:
+    """Return the `n_best` best hypotheses by our length penalty."""
+    return sorted(pool, key=lambda h: -penalized(h, options))[: options.n_best]
+
+
+def penalized(hypothesis: Hypothesis, options: DecodeConfig) -> float:
+    """Return the score of a hypothesis; greedy search has no length penalty."""
+    alpha = options.length_penalty if options.beam > 1 else 0.0
+    return hypothesis.log_p / float(((5 + len(hypothesis.tokens)) / 6) ** alpha)
+
+
+def as_output(hypothesis: Hypothesis, options: DecodeConfig) -> Output:
+    """Return a hypothesis as decoding with torch does, without EOS."""
+    tokens, log_p, token_log_p = hypothesis
+    ended = tokens[-1:] == [END]
+    ids = [*map(int, tokens[:-1] if ended else tokens)]
+    return Output(ids, penalized(hypothesis, options), log_p, ended, token_log_p)
 
 
 def _end(searches: WeakSet[Generator[DecodingStep]], models: list[Any]) -> None:

@@ -1,8 +1,13 @@
-"""Reasons why CTranslate2 cannot run a model; read before anything is converted, without numpy."""
+"""Limits of CTranslate2, checked before anything is converted, without numpy."""
 
 from collections.abc import Mapping
+from importlib import import_module
 from typing import Any
 
+from polyhead.errors import install_command
+
+PACKAGE = "ctranslate2"
+OLDEST = (4, 8, 1)  # earlier ones have a heap overflow on damaged files
 CONVERTIBLE = ("transformer", "gpt", "bert", "electra", "classifier")
 MAX_POSITIONS = 2**16
 ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "gelu_tanh": "GELUTanh", "silu": "SWISH"}  # theirs
@@ -39,3 +44,31 @@ def obstacle(family: str, model: Mapping[str, Any]) -> str | None:
         and part.get("max_length") not in range(MAX_POSITIONS + 1),
     }
     return next((reason for reason, holds in reasons.items() if holds), None)
+
+
+def missing() -> str | None:
+    """Return why the engine cannot be used here, or None if it can."""
+    try:
+        installed = import_module(PACKAGE).__version__
+    except ImportError:
+        return f"{PACKAGE} is not installed; install it with: {install_command('fast')}"
+    if tuple(map(int, installed.split(".")[:3])) < OLDEST:
+        oldest = ".".join(map(str, OLDEST))
+        return f"{PACKAGE} {installed} is too old; expected {oldest} or newer"
+    return None
+
+
+def torch_notice(reason: str) -> str | None:
+    """Return what to tell a user who could have CTranslate2, which is not used for a reason."""
+    is_installed = missing() is None
+    return f"decoding with torch instead of ctranslate2: {reason}" if is_installed else None
+
+
+def device_obstacle(device: str) -> str | None:
+    """Return why torch should compute on a device, or None if the engine can."""
+    if device not in ("auto", "cpu"):
+        return f"it computes on a CPU, not on {device}"
+    is_free = device == "auto" and missing() is None
+    if is_free and import_module(PACKAGE).get_cuda_device_count():
+        return "torch can use the GPU"
+    return None

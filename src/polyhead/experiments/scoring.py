@@ -61,7 +61,7 @@ def score_system(
     pairs: the encoded training pairs; folders: its run directories, one for each stage.
     """
     translator = Translator.from_dir(folders[-1])
-    model, options = translator.model, translator.defaults
+    model, options = translator.saved.model, translator.defaults
     scores, speeds = translate_test_set(plan, translator, f"{system.name}-{seed}", progress)
     shortest_first = pairs.source.lengths.argsort(kind="stable").tolist()
     median = pairs.source[shortest_first[len(shortest_first) // 2]].tolist()
@@ -125,7 +125,7 @@ def translate_test_set(
         usual = replace(usual, coverage=0.0, replace_unknown=False)
     sources, scores, speeds = plan.test.sources, {}, {}
     for decoding, options in zip(DECODINGS, (replace(usual, beam=1), usual), strict=True):
-        timing = UpdateTimer(on_cpu=translator.device.type == "cpu")
+        timing = UpdateTimer(on_cpu=translator.torch.device.type == "cpu")
         started = timing.now()
         best = translator.n_best(sources, options=options, progress=progress)
         speeds[decoding] = len(sources) / max(timing.now() - started, 1e-9)
@@ -204,7 +204,7 @@ def training_cost(folder: Path, pairs: EncodedPairs) -> TrainingCost:
     # without subword sampling, unlike those of the training
     batches = TranslationBatches(pairs.source, pairs.target, run.train.max_tokens, run.train.seed)
     flops = flops_per_token(run, pairs)
-    measured = measured_flops_per_token(translator.model, objective_of(run), batches)
+    measured = measured_flops_per_token(translator.saved.model, objective_of(run), batches)
     return replace(spent, flops=flops * spent.tokens, flops_measured=measured * spent.tokens)
 
 

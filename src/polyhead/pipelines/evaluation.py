@@ -8,11 +8,18 @@ from typing import Literal
 from polyhead.config import suggest
 from polyhead.decoding.options import DecodeConfig
 from polyhead.errors import ConfigError
-from polyhead.metrics.bleu import Comparison, Score, check_tokenizer, compare, score
+from polyhead.metrics.bleu import (
+    Comparison,
+    Score,
+    check_lengths,
+    check_tokenizer,
+    compare,
+    score,
+)
 from polyhead.metrics.error_rates import compare_errors, error_rates
 from polyhead.metrics.named_metrics import METRICS, registered_metric
 from polyhead.metrics.perplexity import MapBatches, map_here
-from polyhead.pipelines.translation import TextTranslator
+from polyhead.pipelines.translator import Translator
 from polyhead.render import notebook
 
 Metric = Literal["bleu", "wer"]  # similarity to the reference, or exact matches
@@ -44,9 +51,6 @@ class MetricConfig:
                 raise ConfigError(f"{name} has no effect on {self.name}", "no_effect")
 
 
-BLEU_AND_CHRF = MetricConfig()
-
-
 @dataclass(frozen=True)
 class TranslationEvaluation:
     """Scores, the translations, and the significance tests against another system."""
@@ -70,27 +74,30 @@ class TranslationEvaluation:
 
 
 def evaluate_translation(
-    translator: TextTranslator,
+    translator: Translator,
     sources: Sequence[str],
     references: Sequence[str],
     *,
-    metric: MetricConfig = BLEU_AND_CHRF,
+    metric: MetricConfig | None = None,
     options: DecodeConfig | None = None,
-    against: TextTranslator | Sequence[str] | None = None,
+    against: Translator | Sequence[str] | None = None,
     progress: Callable[[int], None] = lambda _: None,
     map_batches: MapBatches = map_here,
 ) -> TranslationEvaluation:
     """Translate, score, and compare with another system, or its outputs, if given.
 
+    metric: BLEU and chrF unless given.
     options: how both systems decode; the defaults of `translator` unless given.
     """
+    check_lengths(sources, references)
+    metric = MetricConfig() if metric is None else metric
     options = translator.defaults if options is None else options
     if against is not None and metric.name not in NAMES:
         raise ConfigError(f"against: there is no paired test of {metric.name}", "no_effect")
     order = sorted(range(len(sources)), key=lambda number: len(sources[number]))
     chunks = [order[start : start + CHUNK] for start in range(0, len(order), CHUNK)]
 
-    def translate(system: TextTranslator) -> list[str]:
+    def translate(system: Translator) -> list[str]:
         def best(numbers: list[int]) -> list[str]:
             lines = [sources[number] for number in numbers]
             candidates = system.n_best(lines, options=options, seed=numbers[0], progress=progress)
@@ -100,7 +107,7 @@ def evaluate_translation(
         return [text for _, text in sorted(zip(order, texts, strict=True))]
 
     outputs = translate(translator)
-    other = translate(against) if isinstance(against, TextTranslator) else against
+    other = translate(against) if isinstance(against, Translator) else against
     lowercase, tokenize = metric.lowercase, metric.tokenize
     if metric.name == "wer":
         scores = error_rates(outputs, references)

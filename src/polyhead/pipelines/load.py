@@ -3,14 +3,14 @@
 from pathlib import Path
 from typing import overload
 
-from polyhead.checkpoint.model_dir import load_model
+from polyhead.checkpoint.model_dir import read_family_config
+from polyhead.checkpoint.model_files import resolve as resolve_path
 from polyhead.devices import choose
 from polyhead.errors import ConfigError
 from polyhead.models.registry import FAMILIES, find_task
+from polyhead.pipelines.backends import DecodingPipeline, check_engine
 from polyhead.pipelines.base import P, Pipeline
-from polyhead.pipelines.fast_pipelines import check_engine
 from polyhead.pipelines.task_pipeline import pipeline_of
-from polyhead.pipelines.text_generator import TextGenerator
 from polyhead.pipelines.translator import Translator
 
 
@@ -48,11 +48,10 @@ def load(
         if not issubclass(Translator, kind):
             raise ConfigError("only translators form an ensemble; give one path", "one_model")
         return Translator.from_dir(*paths, device=device)
-    chosen = choose(device)
-    saved = load_model(Path(paths[0]), str(chosen))
-    actual: type[Pipeline] = pipeline_of(find_task(FAMILIES[saved.family].task))
+    device = str(choose(device))
+    family = read_family_config(resolve_path(Path(paths[0])))["family"]
+    actual: type[Pipeline] = pipeline_of(find_task(FAMILIES[family].task))
     expected = actual if issubclass(actual, kind) else kind  # refuses other tasks
-    pipeline = expected.from_saved(saved, str(paths[0]), chosen)
-    if isinstance(pipeline, Translator | TextGenerator) and chosen.type == "cpu":
-        return pipeline.with_engine(engine, compute_type)
-    return pipeline
+    if issubclass(expected, DecodingPipeline) and device == "cpu" and engine != "torch":
+        return expected.open(paths[0], device, engine, compute_type)
+    return expected.from_dir(paths[0], device=device)

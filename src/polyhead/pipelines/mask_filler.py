@@ -75,7 +75,7 @@ class MaskFiller(Pipeline):
     use: ClassVar[str] = "fill"
 
     @classmethod
-    def from_saved(cls, saved: SavedModel, name: str, device: torch.device) -> "MaskFiller":
+    def from_saved(cls, saved: SavedModel, name: str, device: torch.device | str) -> "MaskFiller":
         """Return the pipeline of a loaded model; see `Pipeline.from_saved`."""
         filler = super().from_saved(saved, name, device)
         if saved.config.vocab <= filler.mask:

@@ -8,16 +8,18 @@ beam_tree(translator, "내일 회의가 있어요.")        # all hypotheses tha
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
-from polyhead.decoding.generate import generate
-from polyhead.decoding.hypotheses import make_generator
 from polyhead.decoding.options import DecodeConfig
 from polyhead.decoding.trace import BeamTree, trace_beam_search
 from polyhead.errors import ConfigError, InvalidInputError
 from polyhead.pipelines.base import Pipeline
-from polyhead.pipelines.generation import ScoredToken, check_forced, scored, stream_text
-from polyhead.pipelines.text_generator import TextGenerator
+from polyhead.pipelines.text_generator import (
+    ScoredToken,
+    TextGenerator,
+    check_forced,
+    scored,
+    stream_text,
+)
 from polyhead.pipelines.translator import Translator
 from polyhead.special_tokens import BOS, EOS
 
@@ -62,26 +64,23 @@ def steps(
     options: how to sample; greedy search unless given.
     seed: of the random numbers if `options.sample` is set.
     """
+    if not isinstance(model, Translator | TextGenerator):
+        raise ConfigError(f"{type(model).__name__}: does not write token by token", "wrong_task")
     options = replace(model.defaults, sample=False, n_best=1) if options is None else options
     limit = options.max_length if max_tokens is None else max_tokens
-    decoder: Any
     if isinstance(model, Translator):
-        decoder, tokenizer, has_end = model.decodable(), model.tokenizers.target, True
+        tokenizer, has_end = model.tokenizers.target, True
         read = [*checked_source(model, text), BOS]
         limit = options.limit(len(read) - 1) if max_tokens is None else max_tokens
         limit = min(limit, model.max_output_length)
         context = len(read) + limit
-    elif isinstance(model, TextGenerator):
-        decoder, tokenizer, has_end = model.model, model.tokenizer, model.has_end
-        read, context = model.encode(text), model.max_length
     else:
-        raise ConfigError(f"{type(model).__name__}: does not write token by token", "wrong_task")
+        tokenizer, has_end = model.tokenizer, model.has_end
+        read, context = model.encode(text), model.max_length
     check_forced(forced, tokenizer, limit, has_end=has_end)
     trace: list[Step] = []
-    for step in generate(
-        decoder, read, replace(options, max_length=limit), make_generator(seed), context,
-        forced=forced, top=top, device=model.device,
-    ):  # fmt: skip
+    options = replace(options, max_length=limit)
+    for step in model.torch.generate(read, options, seed, context, forced=forced, top=top):
         likeliest = tuple(scored(tokenizer, choice) for choice in step.likeliest)
         chosen = scored(tokenizer, step.chosen)
         trace.append(Step(**vars(chosen), forced=step.forced, alternatives=likeliest))
@@ -108,7 +107,7 @@ def beam_tree(
     options = replace(options, sample=False, n_best=options.beam, max_length=longest)
     source = checked_source(translator, text)
     check_forced(forced, translator.tokenizers.target, options.limit(len(source)))
-    model = translator.decodable(record_attention=options.coverage > 0)
+    model = translator.torch.decodable(record_attention=options.coverage > 0)
     return trace_beam_search(model, source, options, forced=forced, device=translator.device)
 
 

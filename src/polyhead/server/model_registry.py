@@ -12,15 +12,17 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from polyhead.data.images.files import require_pillow
-from polyhead.pipelines.description import Description, describe_fast
-from polyhead.pipelines.fast_pipelines import load_fast
-from polyhead.pipelines.run_settings import RunSettings
+from polyhead.pipelines.backends import USES
+from polyhead.pipelines.base import ModelFiles, Pipeline
+from polyhead.pipelines.describe import Description, describe
+from polyhead.pipelines.text_generator import FastGenerator
+from polyhead.pipelines.translator import FastTranslator
 from polyhead.server.responses import HTTPError
 
 INSIDE_RUN = re.compile("best|last|step-[0-9]+|checkpoints|model")
 
 
-P = TypeVar("P", bound=RunSettings, covariant=True)
+P = TypeVar("P", bound=Pipeline, covariant=True)
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,7 @@ class ServedModel(Generic[P]):
 class ModelRegistry:
     """All served models, in the order of the command line."""
 
-    models: tuple[ServedModel[RunSettings], ...]
+    models: tuple[ServedModel[Pipeline], ...]
     use_torch: bool = True
 
     def pick(
@@ -79,33 +81,35 @@ def load_models(
     """Load all models and give them distinct names."""
     has_torch = find_spec("torch") is not None
     use_torch = engine != "ctranslate2" and (engine != "auto" or has_torch)
-    models: list[ServedModel[RunSettings]] = []
+    models: list[ServedModel[Pipeline]] = []
     for path in paths:
         base = name = _name(path)
         number = 2
         while any(served.name == name for served in models):
             name, number = f"{base}-{number}", number + 1
-        if use_torch:
-            models.append(ServedModel(name, *_load_with_torch(path, device, engine, compute_type)))
-        else:
-            model = load_fast(path, compute_type)
-            models.append(ServedModel(name, model, describe_fast(model)))
+        model = (
+            _load(path, device, engine, compute_type)
+            if use_torch
+            else _load_fast(path, compute_type)
+        )
+        models.append(ServedModel(name, model, describe(model)))
     return ModelRegistry(tuple(models), use_torch)
 
 
-def _load_with_torch(
-    path: Path, device: str, engine: str, compute_type: str
-) -> tuple[RunSettings, Description]:
+def _load_fast(path: Path, compute_type: str) -> Pipeline:
+    is_generator = USES.get(ModelFiles(str(path)).family) == "generate"
+    return (FastGenerator if is_generator else FastTranslator)(path, compute_type=compute_type)
+
+
+def _load(path: Path, device: str, engine: str, compute_type: str) -> Pipeline:
     from polyhead.devices import keep_freed_memory
-    from polyhead.pipelines.describe import describe
     from polyhead.pipelines.load import load
 
     keep_freed_memory()
     model = load(path, device=device, engine=engine, compute_type=compute_type)
-    about = describe(model)
-    if about.image:
+    if model.use == "classify-image":
         require_pillow()  # MissingError now rather than at the first image
-    return model, about
+    return model
 
 
 def _name(path: Path) -> str:

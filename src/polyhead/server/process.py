@@ -20,10 +20,10 @@ from pathlib import Path
 
 import uvicorn
 
-from polyhead.engines.ctranslate2_engine import device_obstacle, missing
+from polyhead.engines.obstacles import torch_notice
 from polyhead.errors import ConfigError
-from polyhead.pipelines.description import Description
-from polyhead.pipelines.fast_pipelines import GENERATORS, TRANSLATORS, fast_obstacle
+from polyhead.pipelines.backends import DecodingPipeline
+from polyhead.pipelines.base import Pipeline
 from polyhead.server.app import Application
 from polyhead.server.connections import ConnectionLimits, LimitedConnection, open_files_limit
 from polyhead.server.model_registry import ModelRegistry, load_models
@@ -55,7 +55,7 @@ def serve(
                     f"{path}: languages unknown, clients see them as source and target; name them "
                     f"with: polyhead languages {path} ko-en"
                 )
-            notice = engine_notice(path, about, settings) if registry.use_torch else None
+            notice = engine_notice(served.model, settings.engine) if registry.use_torch else None
             if notice is not None:
                 report(f"{path}: {notice}")
         has_stopped = asyncio.run(run(registry, settings, listener, report))
@@ -67,15 +67,14 @@ def serve(
         os._exit(1)  # a normal exit would wait for the thread
 
 
-def engine_notice(path: Path, about: Description, settings: Settings) -> str | None:
-    """Return what torch computes although the engine may be chosen, or None."""
-    if settings.engine != "auto" or about.use not in ("translate", "generate") or missing():
+def engine_notice(model: Pipeline, engine: str) -> str | None:
+    """Return what torch computes although CTranslate2 may be chosen, or None."""
+    if engine != "auto" or not isinstance(model, DecodingPipeline):
         return None
-    if about.engine != "torch":
-        is_generator = about.use == "generate"
-        return "greedy search uses ctranslate2, sampling torch" if is_generator else None
-    reason = device_obstacle(settings.device) or fast_obstacle(path, (*TRANSLATORS, *GENERATORS))
-    return reason and f"decoding with torch instead of ctranslate2: {reason}"
+    if model.use == "generate" and "ctranslate2" in model.engines:
+        return "greedy search uses ctranslate2, sampling torch"
+    reason = model.obstacle()
+    return reason and torch_notice(reason)
 
 
 def use_threads(number: int, models: ModelRegistry) -> None:

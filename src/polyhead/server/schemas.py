@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, PlainSerializer, WithJsonSchema
 
-from polyhead.pipelines.generation import ScoredToken
+from polyhead.pipelines.text_generator import ScoredToken
 from polyhead.server.settings import MAX_BEAM, MAX_CHARACTERS, MAX_TEXTS, MAX_TOKENS
 from polyhead.viz.tokens import Token
 

@@ -24,12 +24,11 @@ from polyhead.errors import ConfigError
 from polyhead.layers.attention_hooks import AttentionWeights, record_attention
 from polyhead.layers.lsh.attention import LSHAttention
 from polyhead.pipelines.base import Pipeline
-from polyhead.pipelines.generation import check_forced
 from polyhead.pipelines.image_classifier import ImageClassifier
 from polyhead.pipelines.mask_filler import MaskFiller
 from polyhead.pipelines.step_through import checked_source
 from polyhead.pipelines.task_pipeline import TaskPipeline
-from polyhead.pipelines.text_generator import TextGenerator
+from polyhead.pipelines.text_generator import TextGenerator, check_forced
 from polyhead.pipelines.translator import Translator
 from polyhead.special_tokens import BOS, EOS, MASK, SPECIALS
 from polyhead.tokenizers.base import Tokenizer

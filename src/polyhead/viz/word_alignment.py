@@ -6,8 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from polyhead.pipelines.translation import Translation
-from polyhead.pipelines.translator import Translator
+from polyhead.pipelines.translator import Translation, Translator
 from polyhead.tokenizers.normalize import words_of
 from polyhead.viz.capture import translation_maps
 

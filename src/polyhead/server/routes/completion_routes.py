@@ -11,17 +11,17 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import groupby, product
-from typing import Any, Literal
+from typing import Literal
 
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from polyhead.decoding.options import N_SEEDS, DecodeConfig
 from polyhead.errors import PolyheadError
-from polyhead.pipelines.generation import (
+from polyhead.pipelines.text_generator import (
     GeneratedText,
     ScoredToken,
-    TextContinuation,
+    TextGenerator,
     stream_text,
 )
 from polyhead.server import openai_schemas as schemas
@@ -56,7 +56,7 @@ class Chunk:
 class Answer:
     """Responses to one request, made from its chunks in their order."""
 
-    def __init__(self, model: str, generator: TextContinuation, has_logprobs: bool) -> None:
+    def __init__(self, model: str, generator: TextGenerator, has_logprobs: bool) -> None:
         self.has_logprobs, self.line_end = has_logprobs, None if generator.has_end else "\n"
         self.model, self.created = model, int(time.time())
         self.id = f"cmpl-{secrets.token_hex(12)}"
@@ -102,8 +102,7 @@ class Answer:
 async def complete(context: AppContext, request: Request) -> Response:
     """Continue one prompt or several."""
     body = await read_json(request, schemas.CompletionRequest)
-    kind: Any = TextContinuation  # mypy expects a concrete class
-    served = context.models.pick(body.model, kind)
+    served = context.models.pick(body.model, TextGenerator)
     prompts = [body.prompt] if isinstance(body.prompt, str) else body.prompt
     count_characters(prompts)
     _check_supported(body, len(prompts))
@@ -118,8 +117,8 @@ async def complete(context: AppContext, request: Request) -> Response:
     options = served.model.defaults.with_options(changes)
     answer = Answer(served.name, served.model, body.logprobs is not None)
     start = partial(_generate, served.model, prompts, options, body)
-    is_fast = served.model.is_fast(options, top=body.logprobs or 0)
-    stream = context.scheduler.stream(start, is_parallel=is_fast)
+    n_parallel = served.model.backend(options, forces=bool(body.logprobs)).n_parallel
+    stream = context.scheduler.stream(start, is_parallel=n_parallel > 0)
     if body.stream:
         with_usage = bool((body.stream_options or {}).get("include_usage"))
         events = _events(stream, answer, with_usage)
@@ -143,7 +142,7 @@ def _check_supported(body: schemas.CompletionRequest, n_prompts: int) -> None:
 
 
 def _generate(
-    generator: TextContinuation,
+    generator: TextGenerator,
     prompts: Sequence[str],
     options: DecodeConfig,
     body: schemas.CompletionRequest,

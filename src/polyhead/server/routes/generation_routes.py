@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from polyhead.errors import PolyheadError
-from polyhead.pipelines.generation import GeneratedText, TextContinuation
+from polyhead.pipelines.text_generator import GeneratedText, TextGenerator
 from polyhead.server import schemas
 from polyhead.server.context import AppContext, Endpoint, disconnected
 from polyhead.server.queued_work import Stream
@@ -26,8 +26,7 @@ NOT_STORED = {"Cache-Control": "no-store"}
 async def generate(context: AppContext, request: Request) -> Response:
     """Continue a prompt."""
     body = await read_json(request, schemas.GenerateRequest)
-    kind: Any = TextContinuation  # mypy expects a concrete class
-    served = context.models.pick(body.model, kind)
+    served = context.models.pick(body.model, TextGenerator)
     generator = served.model
     changes = {
         "max_length": body.max_tokens,
@@ -41,8 +40,8 @@ async def generate(context: AppContext, request: Request) -> Response:
         generator.stream_tokens, body.prompt, options=options, seed=body.seed, stop=body.stop,
         forced=body.prefix,
     )  # fmt: skip
-    is_fast = generator.is_fast(options, body.prefix)
-    stream = context.scheduler.stream(start, is_parallel=is_fast)
+    n_parallel = generator.backend(options, forces=bool(body.prefix)).n_parallel
+    stream = context.scheduler.stream(start, is_parallel=n_parallel > 0)
     started = time.monotonic()
     if body.stream:
         return StreamingResponse(

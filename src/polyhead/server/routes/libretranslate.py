@@ -22,7 +22,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from polyhead.data.languages import language_name
-from polyhead.pipelines.translation import TextTranslator
+from polyhead.pipelines.translator import Translator
 from polyhead.server import libretranslate_schemas as schemas
 from polyhead.server.context import AppContext, Endpoint
 from polyhead.server.model_registry import ServedModel
@@ -115,7 +115,7 @@ def _translators(
     """Return the first translation model of each source and target language."""
     models: dict[tuple[str, str], ServedModel[Any]] = {}
     for served in context.models.models:
-        if served.about.use == TextTranslator.use:
+        if served.about.use == Translator.use:
             source, target = served.about.source_language, served.about.target_language
             models.setdefault((source or UNNAMED[0], target or UNNAMED[1]), served)
     if required and not models:

@@ -1,13 +1,11 @@
 """/v1/models, health checks and /metrics."""
 
-from typing import Any
-
 from prometheus_client import generate_latest
 from starlette.requests import Request
 from starlette.responses import Response
 
 from polyhead import __version__
-from polyhead.pipelines.run_settings import RunSettings
+from polyhead.pipelines.base import Pipeline
 from polyhead.server import schemas, settings
 from polyhead.server.context import AppContext, Endpoint
 from polyhead.server.model_registry import ServedModel
@@ -31,12 +29,11 @@ async def models(context: AppContext, _request: Request) -> Response:
 
 async def model(context: AppContext, request: Request) -> Response:
     """Return one model as OpenAI's clients read it."""
-    kind: Any = RunSettings  # mypy expects a concrete class
-    served = context.models.pick(request.path_params["id"], kind)
+    served = context.models.pick(request.path_params["id"], Pipeline)
     return json_response(schemas.OpenAIModel(id=served.name, created=served.created))
 
 
-def _entry(served: ServedModel[RunSettings]) -> schemas.ModelEntry:
+def _entry(served: ServedModel[Pipeline]) -> schemas.ModelEntry:
     about = vars(served.about)
     image = about["image"] and dict(
         zip(schemas.ImageInput.model_fields, about["image"], strict=True)

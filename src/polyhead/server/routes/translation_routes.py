@@ -8,16 +8,20 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from polyhead.decoding.options import Scores
-from polyhead.engines.ctranslate2_engine import unsupported
-from polyhead.pipelines.fast_pipelines import FastTranslator
-from polyhead.pipelines.segments import Segment, join_segments, split_text
-from polyhead.pipelines.translation import TextTranslator, Translation, word_probabilities
+from polyhead.pipelines.translator import Translation, Translator, word_probabilities
 from polyhead.server import translation_schemas as schemas
 from polyhead.server.context import AppContext, Endpoint, disconnected
 from polyhead.server.model_registry import ServedModel
-from polyhead.server.queued_work import BatchKey, IsCancelled, QueuedRequest
+from polyhead.server.queued_work import BatchKey, QueuedRequest
 from polyhead.server.request_parsing import count_characters, read_json
 from polyhead.server.responses import HTTPError, json_response
+from polyhead.server.segments import (
+    Segment,
+    SegmentBatch,
+    decode_segments,
+    join_segments,
+    split_text,
+)
 from polyhead.viz.tokens import written_tokens
 
 MAX_BATCH_TOKENS = 4096  # with padding, at a beam of up to 4
@@ -28,8 +32,7 @@ async def translate(context: AppContext, request: Request) -> Response:
     """Translate one text or several."""
     body = await read_json(request, schemas.TranslateRequest)
     texts = [body.text] if isinstance(body.text, str) else body.text
-    kind: Any = TextTranslator  # mypy expects a concrete class
-    served = context.models.pick(body.model, kind, source=body.source, target=body.target)
+    served = context.models.pick(body.model, Translator, source=body.source, target=body.target)
     if body.alignment and not context.models.use_torch:
         raise HTTPError(501, "alignments need torch; start the server with --engine torch or auto")
     changes = {
@@ -66,7 +69,7 @@ async def translate(context: AppContext, request: Request) -> Response:
 async def translate_texts(
     context: AppContext,
     request: Request,
-    models: Sequence[ServedModel[TextTranslator]],
+    models: Sequence[ServedModel[Translator]],
     texts: Sequence[str],
     changes: dict[str, Any],
     prefix: str = "",
@@ -76,7 +79,7 @@ async def translate_texts(
     """Return the segments of every text and its translations by its model, best first."""
     n_characters, changes = count_characters(list(texts)), {**changes, "sample": False}
 
-    def split(translator: TextTranslator, text: str) -> list[Segment]:
+    def split(translator: Translator, text: str) -> list[Segment]:
         return split_text(translator, text, translator.defaults.with_options(changes), prefix)
 
     segments = await context.prepare(
@@ -106,50 +109,46 @@ async def translate_texts(
 
 
 def _batch_key(
-    name: str, translator: Any, segment: Segment, threads: int, token_scores: bool
+    name: str, translator: Translator, segment: Segment, threads: int, token_scores: bool
 ) -> BatchKey:
     """Return the key of segments that may be decoded together; wide beams get fewer slots.
 
     threads: those of the engine; 0 for all of its own.
     """
-    options, engine = segment.options, translator.engine
-    max_slots = max(1, 4 * MAX_RUNNING // max(4, options.beam))
-    max_tokens = 4 * MAX_BATCH_TOKENS // max(4, options.beam)
-    is_able = engine is not None and options.max_length <= engine.n_positions
-    if not isinstance(translator, FastTranslator) and (not is_able or unsupported(options)):
-        from polyhead.server.torch_batches import translation_key
-
-        return translation_key(name, translator, options, max_slots, max_tokens)
-
+    options = segment.options
+    backend = translator.backend(options)
+    if options.max_length > backend.n_positions:
+        backend = translator.torch
     scores: Scores = "tokens" if token_scores else "outputs"
-
-    def run(batch: list[Segment], _is_cancelled: IsCancelled) -> list[Any]:
-        prefixes = [list(each.prefix) for each in batch]
-        parts = [each.part for each in batch]
-        return list(translator.decode_parts(parts, options, prefixes=prefixes, scores=scores))
-
+    start = backend.running_search(options)
+    max_slots = max(1, 4 * MAX_RUNNING // max(4, options.beam))
+    if start is None and not backend.n_parallel:
+        max_slots = BatchKey.max_slots
     return BatchKey(
-        (name, "engine", options, token_scores), run, max_slots, max_tokens,
-        n_parallel=min(threads or engine.n_workers, engine.n_workers),
-    )  # fmt: skip
+        (name, backend.name, options, token_scores and backend.n_parallel > 0),
+        partial(decode_segments, translator, backend=backend, scores=scores),
+        max_slots,
+        max_tokens=4 * MAX_BATCH_TOKENS // max(4, options.beam),
+        start=None if start is None else partial(SegmentBatch, start),
+        n_parallel=min(threads or backend.n_parallel, backend.n_parallel),
+    )
 
 
 async def _align(
     context: AppContext,
     request: Request,
-    served: ServedModel[TextTranslator],
+    served: ServedModel[Translator],
     translations: Sequence[Sequence[Translation]],
 ) -> list[list[Any]]:
     """Return the word links of every translation, one text after the other."""
     from polyhead.viz.word_alignment import alignment
 
-    model: Any = served.model
-    work = [partial(alignment, model, best) for best in translations]
-    return [await context.run(model, each, request) for each in work]
+    work = [partial(alignment, served.model, best) for best in translations]
+    return [await context.run(served.model, each, request) for each in work]
 
 
 def _hypothesis(
-    translator: Any,
+    translator: Translator,
     translation: Translation,
     body: schemas.TranslateRequest,
     links: Sequence[Any],

@@ -1,7 +1,7 @@
 """Translation of texts in segments that may share a batch with those of other requests.
 
     segments = split_text(translator, text, options)   # sentences, and parts of those too long
-    outputs = decode_segments(translator, segments)    # of any number of texts (segment_batch.py)
+    outputs = decode_segments(translator, segments)    # of any number of texts
     translations = join_segments(translator, text, segments, outputs)
 
 White space between sentences, with its line breaks, is kept.
@@ -12,12 +12,17 @@ source's length, at least 32. Only segments of one bucket with the same options 
 together, so that a translation never depends on the other requests.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
-from polyhead.decoding.options import DecodeConfig, Output
+from polyhead.decoding.options import DecodeConfig, Output, Scores
 from polyhead.errors import ConfigError
-from polyhead.pipelines.translation import SourcePart, TextTranslator, Translation
+from polyhead.pipelines.backends import Backend
+from polyhead.pipelines.translator import SourcePart, Translation, Translator
+
+if TYPE_CHECKING:
+    from polyhead.pipelines.torch_backend import RunningSearch
 
 SMALLEST_BUCKET = 32  # tokens; most sentences are shorter, and so share one bucket
 UNLIMITED_RATIO = 1e6  # times the source's length
@@ -33,7 +38,7 @@ class Segment:
 
 
 def split_text(
-    translator: TextTranslator, text: str, options: DecodeConfig, prefix: str = ""
+    translator: Translator, text: str, options: DecodeConfig, prefix: str = ""
 ) -> list[Segment]:
     """Return the segments of a text; none if it is empty.
 
@@ -64,8 +69,45 @@ def with_bucket_limit(options: DecodeConfig, length: int, n_forced: int = 0) -> 
     return replace(options, max_length=limit, max_ratio=UNLIMITED_RATIO)
 
 
+def decode_segments(
+    translator: Translator,
+    segments: Sequence[Segment],
+    is_cancelled: Callable[[], bool] | None = None,
+    *,
+    backend: Backend | None = None,
+    scores: Scores = "tokens",
+) -> list[list[Output]]:
+    """Return the best outputs of every segment; all must have the same options."""
+    (options,) = {segment.options for segment in segments}
+    return translator.decode_parts(
+        [segment.part for segment in segments], options, scores=scores, backend=backend,
+        prefixes=[list(segment.prefix) for segment in segments], is_cancelled=is_cancelled,
+    )  # fmt: skip
+
+
+class SegmentBatch:
+    """A running batch of segments with the same options."""
+
+    def __init__(self, start: "Callable[[], RunningSearch]") -> None:
+        self.search = start()
+        self.step, self.cancel = self.search.step, self.search.cancel
+
+    def __len__(self) -> int:
+        return len(self.search)
+
+    @property
+    def open(self) -> bool:
+        """True while segments may still be added."""
+        return self.search.open
+
+    def add(self, request_ids: Sequence[Any], segments: Sequence[Segment]) -> None:
+        """Add segments; they start at the next step."""
+        prefixes = [list(segment.prefix) for segment in segments]
+        self.search.add_ids(request_ids, [segment.part.ids for segment in segments], prefixes)
+
+
 def join_segments(
-    translator: TextTranslator,
+    translator: Translator,
     text: str,
     segments: Sequence[Segment],
     outputs: Sequence[list[Output]],

@@ -10,10 +10,14 @@ from polyhead.data.languages import configured_languages, language_name
 from polyhead.decoding.options import DecodeConfig
 from polyhead.errors import Cancelled, ConfigError
 from polyhead.pipelines.describe import describe
-from polyhead.pipelines.segment_batch import can_join_running_batch, decode_segments
-from polyhead.pipelines.segments import join_segments, split_text, with_bucket_limit
 from polyhead.pipelines.step_through import beam_tree, steps
 from polyhead.pipelines.translator import Translator
+from polyhead.server.segments import (
+    decode_segments,
+    join_segments,
+    split_text,
+    with_bucket_limit,
+)
 
 TEXT = "내일 회의가 있어요."
 
@@ -75,11 +79,11 @@ def test_cancelled_segments_are_not_decoded(translator):
 
 
 def test_only_a_beam_search_of_a_transformer_can_join_a_running_batch(translator):
-    assert can_join_running_batch(translator, DecodeConfig(beam=2))
+    assert translator.torch.running_search(DecodeConfig(beam=2)) is not None
     for options in (DecodeConfig(beam=1), DecodeConfig(sample=True), DecodeConfig(coverage=0.2)):
-        assert not can_join_running_batch(translator, options)
+        assert translator.torch.running_search(options) is None
     ensemble = replace(translator, others=(translator.saved,))
-    assert not can_join_running_batch(ensemble, DecodeConfig(beam=2))
+    assert ensemble.torch.running_search(DecodeConfig(beam=2)) is None
 
 
 def test_impossible_forced_tokens_and_texts_are_refused(translator):
