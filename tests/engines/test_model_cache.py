@@ -8,8 +8,8 @@ import pytest
 from expected_errors import raises
 
 from polyhead.checkpoint.atomic_dir import seal, verify
-from polyhead.engines import model_cache
-from polyhead.engines.model_cache import UNUSED, converted_model
+from polyhead.engines import ctranslate2_engine
+from polyhead.engines.ctranslate2_engine import UNUSED, converted_model
 from polyhead.errors import CheckpointError
 
 
@@ -79,7 +79,7 @@ def retrain(_place, model, _patch):
 
 
 def update(_place, _model, monkeypatch):
-    monkeypatch.setattr(model_cache, "__version__", "another")
+    monkeypatch.setattr(ctranslate2_engine, "__version__", "another")
 
 
 @pytest.mark.parametrize("event", [change, retrain, update])
@@ -105,7 +105,7 @@ def test_unused_conversions_are_removed_at_the_next_one(model, cache):
 
 
 def test_without_a_writable_place_a_model_is_converted_for_the_process(model, cache, monkeypatch):
-    monkeypatch.setattr(model_cache.os, "access", lambda *_: False)
+    monkeypatch.setattr(ctranslate2_engine.os, "access", lambda *_: False)
     place = converted_model(model, "a", Converter())
     assert (place / "model.bin").is_file()
     assert list(cache.iterdir()) == []

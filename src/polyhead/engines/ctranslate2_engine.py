@@ -9,13 +9,23 @@ Greedy search of language models gives the texts of decoding with torch. Samplin
 same distribution, but with other random numbers: equal seeds give equal texts with one engine, not
 with both.
 
-The tokens of a converted model are the ids, written as numbers.
+The tokens of a converted model are the ids, written as numbers. Converted models are kept in the
+user's cache directory:
+
+    ~/.cache/polyhead/engines/ctranslate2-4.8.1-float32-1f0c…/      files, and their manifest
+
+CTranslate2 trusts its files, so files of others must never reach it: nothing is read from, or
+written into, the directory of a model. The digits are a hash of the model's manifest and of
+Polyhead's version. Where nothing can be written, a model is converted for one process.
 """
 
+import hashlib
 import json
 import math
 import os
+import tempfile
 import threading
+import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import suppress
 from importlib import import_module
@@ -23,6 +33,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from weakref import WeakSet, finalize
 
+from polyhead import __version__
+from polyhead.atomic_file import remove
+from polyhead.checkpoint.atomic_dir import atomic_dir, read_manifest, verify
+from polyhead.data.locate import home
 from polyhead.decoding.options import (
     NOT_FINITE,
     Choice,
@@ -32,7 +46,6 @@ from polyhead.decoding.options import (
     Scores,
     check_seed,
 )
-from polyhead.engines.model_cache import converted_model
 from polyhead.engines.obstacles import PACKAGE, missing
 from polyhead.errors import CheckpointError, ConfigError, MissingError
 from polyhead.special_tokens import BOS, EOS, PAD
@@ -46,12 +59,47 @@ MAX_TEXTS_AT_ONCE = 16  # workers of greedy search, which share one copy of the 
 SEEDING = threading.Lock()  # the seed is that of the process
 
 
+UNUSED = 30 * 86_400  # seconds after which a converted model is removed
+_TEMPORARY: list[tempfile.TemporaryDirectory[str]] = []  # removed when the process ends
+
+
 class Hypothesis(NamedTuple):
     """The tokens of an output, with EOS if it has ended, and their log-probabilities, if known."""
 
     tokens: list[str]
     log_p: float
     token_log_p: list[float]
+
+
+def converted_model(directory: Path, name: str, convert: Callable[[Path], None]) -> Path:
+    """Return the converted form of a model, which is made if there is none.
+
+    directory: a model directory. name: of the engine with everything the result depends on.
+    convert: writes the files of the engine into an empty directory.
+    """
+    facts = json.dumps([read_manifest(directory), __version__]).encode()
+    folder = home() / "engines"
+    place = folder / f"{name}-{hashlib.sha256(facts).hexdigest()[:32]}"
+    with suppress(CheckpointError, OSError):
+        verify(place)
+        with suppress(OSError):  # a cache that can only be read
+            os.utime(place)
+        return place
+    verify(directory)
+    with suppress(OSError):
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if not os.access(folder, os.W_OK):
+        temporary = tempfile.TemporaryDirectory(prefix="polyhead-")
+        _TEMPORARY.append(temporary)
+        convert(Path(temporary.name))
+        return Path(temporary.name)
+    for path in folder.iterdir():
+        with suppress(OSError):
+            if path.stat().st_mtime < time.time() - UNUSED:
+                remove(path)
+    with atomic_dir(place) as draft:
+        convert(draft)
+    return place
 
 
 def open_model(kind: str, folder: Path, compute_type: str, n_workers: int) -> Any:
