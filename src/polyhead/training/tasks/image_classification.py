@@ -78,10 +78,8 @@ def validate(
 
     def score(start: int) -> tuple[float, int]:
         chosen = torch.arange(start, min(start + batch_size, len(images)))
-        logits, labels = (
-            image_logits(model, images.pixels_of(chosen), batch_size),
-            images.labels[chosen],
-        )
+        labels = images.labels[chosen]
+        logits = image_logits(model, images.pixels_of(chosen), batch_size)
         total = F.cross_entropy(logits, labels, reduction="sum").item()
         return total, int((logits.argmax(-1) == labels).sum())
 
