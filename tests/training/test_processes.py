@@ -25,9 +25,8 @@ from process_runs import (
 from tiny import write_corpus
 
 from polyhead.errors import ConfigError
-from polyhead.training import launcher
-from polyhead.training.launcher import launch
-from polyhead.training.processes import Processes, Summed, fold, left_size
+from polyhead.training import processes as launcher
+from polyhead.training.processes import Processes, Summed, fold, launch, left_size
 
 LOOPBACK = "0100007F"  # 127.0.0.1 in /proc/net/tcp
 FILES = ("model.safetensors", "training.safetensors", "config.json")
@@ -170,8 +169,8 @@ def test_all_processes_save_and_end_when_the_launcher_is_killed(corpus, tmp_path
 
 def test_a_process_that_cannot_save_ends_when_the_launcher_has_ended():
     program = (
-        "import signal, threading, time; from polyhead.training import launcher as x; x.GRACE = 0.1"
-        "; signal.signal(signal.SIGTERM, signal.SIG_IGN)"
+        "import signal, threading, time; from polyhead.training import processes as x"
+        "; x.GRACE = 0.1; signal.signal(signal.SIGTERM, signal.SIG_IGN)"
         "; threading.Thread(target=x.end_with_launcher, daemon=True).start(); time.sleep(60)"
     )
     words = [sys.executable, "-c", program]

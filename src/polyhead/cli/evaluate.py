@@ -167,8 +167,7 @@ def print_scores(
     score: Callable[["Processes"], Scores], n_processes: int, *, from_stdin: bool, as_json: bool
 ) -> None:
     """Compute scores in several processes; the first one prints them."""
-    from polyhead.training.launcher import is_started_by_torchrun, launch
-    from polyhead.training.processes import join_processes
+    from polyhead.training.processes import is_started_by_torchrun, join_processes, launch
 
     if n_processes > 1 and not is_started_by_torchrun():
         raise Exit(launch(ARGUMENTS.get(), n_processes))

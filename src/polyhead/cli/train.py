@@ -89,7 +89,7 @@ def train(
     given = dict(locals())  # every option by its name, as `polyhead.train` has them
     from polyhead.models.registry import command_of
     from polyhead.training.entry import read_request
-    from polyhead.training.launcher import is_started_by_torchrun, launch
+    from polyhead.training.processes import is_started_by_torchrun, launch
 
     given["recipe"], changes, others = split_recipe(recipe, overrides)
     request = read_request(given | {"overrides": changes + others, "callbacks": ()})

@@ -15,8 +15,8 @@ from polyhead.errors import ConfigError, PolyheadError
 from polyhead.training.callbacks import Callback
 from polyhead.training.config import COLUMNS, RunConfig, fitting_recipe, read_run
 from polyhead.training.display import ProgressKind, choose_display
-from polyhead.training.launcher import is_started_by_torchrun, launch
 from polyhead.training.loggers import create_loggers
+from polyhead.training.processes import is_started_by_torchrun, launch
 from polyhead.training.result import TrainResult, read_result
 from polyhead.training.run_dir import INPUTS
 from polyhead.training.trainer import train as train_run
