@@ -24,7 +24,8 @@ import measuring
 import torch
 
 from polyhead.data.config import DataConfig
-from polyhead.data.labelled_text import LabelledExamples, collect, stream_labelled
+from polyhead.data.labelled_text import collect, stream_labelled
+from polyhead.data.line_spool import Examples
 from polyhead.data.locate import find
 from polyhead.data.text_files import read_lines
 from polyhead.errors import ConfigError, DataError, MissingError
@@ -171,19 +172,19 @@ def finetune(plan: Plan, init: Path, data: dict[str, Path], n_labels: int, seed:
     return TextClassifier.from_dir(result.best).evaluate([data["test"]]).report.accuracy
 
 
-def examples(path: Path) -> LabelledExamples:
+def examples(path: Path) -> Examples:
     """Reviews and their labels."""
     return collect(stream_labelled([path], DataConfig(text_key="document", label_key="label"), []))
 
 
-def sample(path: Path, n: int, seed: int) -> LabelledExamples:
+def sample(path: Path, n: int, seed: int) -> Examples:
     """Return some of them, drawn by a seed; all if there are no more."""
     results = examples(path)
     chosen = random.Random(seed).sample(range(len(results)), min(n, len(results)))
-    return LabelledExamples([results.texts[i] for i in chosen], [results.labels[i] for i in chosen])
+    return Examples([results.texts[i] for i in chosen], [results.labels[i] for i in chosen])
 
 
-def rows(results: LabelledExamples) -> str:
+def rows(results: Examples) -> str:
     """Return the examples as the text of a file."""
     pairs = zip(results.texts, results.labels, strict=True)
     return "document\tlabel\n" + "".join(f"{text}\t{label}\n" for text, label in pairs)

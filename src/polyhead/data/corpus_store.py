@@ -170,8 +170,7 @@ def train_in_child(
 
 def _failed(reason: str) -> PolyheadError:
     return PolyheadError(
-        f"a process that reads the text failed: {reason}. Run the command again, or set "
-        'data.store = "never" if the text fits into memory.',
+        f"a process that reads the text failed: {reason}. Run the command again.",
         "encoder_failed",
     )
 

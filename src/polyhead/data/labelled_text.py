@@ -27,7 +27,6 @@ from polyhead.data.parallel import open_pairs
 from polyhead.data.text_files import BadLine, BadLines, skipped_notices
 from polyhead.errors import ConfigError, DataError
 
-LabelledExamples = Examples
 Sides = tuple[Sequence[str], Sequence[str], Sequence[str]]  # files of source, target and pairs
 
 
@@ -158,13 +157,13 @@ def first_of_classes(
     return first.values()
 
 
-def collect(records: Iterable[tuple[str, str]]) -> LabelledExamples:
+def collect(records: Iterable[tuple[str, str]]) -> Examples:
     """Return examples in memory."""
     texts, labels = [], []
     for text, label in records:
         texts.append(text)
         labels.append(label)
-    return LabelledExamples(texts, labels)
+    return Examples(texts, labels)
 
 
 def stream_labelled(

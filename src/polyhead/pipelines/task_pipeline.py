@@ -10,7 +10,8 @@ import numpy as np
 from jaxtyping import Float
 
 from polyhead.data.dataset_dir import evaluation_files
-from polyhead.data.labelled_text import LabelledExamples, collect, open_examples
+from polyhead.data.labelled_text import collect, open_examples
+from polyhead.data.line_spool import Examples
 from polyhead.metrics.bleu import check_lengths
 from polyhead.metrics.perplexity import MapBatches, map_here
 from polyhead.metrics.predictions import ScoreReport
@@ -103,7 +104,7 @@ class TaskPipeline(ClassifierPipeline, Generic[R, S]):
 
     def read(
         self, files: Files, encoding: str = "utf-8", *, of_pairs: bool | None = None
-    ) -> tuple[LabelledExamples, list[str]]:
+    ) -> tuple[Examples, list[str]]:
         """Return examples from files with the columns of training, and notices about them.
 
         of_pairs: pairs without labels, as translators read; by default as in training.
@@ -128,7 +129,7 @@ class TaskPipeline(ClassifierPipeline, Generic[R, S]):
 
     def evaluate_examples(
         self,
-        examples: LabelledExamples,
+        examples: Examples,
         notices: Sequence[str] = (),
         progress: Callable[[int], None] = lambda _: None,
         map_batches: MapBatches = map_here,
@@ -261,7 +262,7 @@ class TextClassifier(TaskPipeline[Classification, Any]):
             rows = with_pairs(as_texts(data, "evaluate"), pair)
             texts = [given.text for given in self.task.read(self.used, rows)]
             check_lengths(texts, labels)
-            examples, notices = LabelledExamples(texts, [str(label) for label in labels]), []
+            examples, notices = Examples(texts, [str(label) for label in labels]), []
         report: ClassificationEvaluation | ScoreReport
         report = self.evaluate_examples(examples, notices, progress)
         return report

@@ -20,8 +20,9 @@ from typing import (
 
 from polyhead.data.config import DataConfig
 from polyhead.data.holdout import Corpus
-from polyhead.data.labelled_text import ExampleForm, LabelledExamples
+from polyhead.data.labelled_text import ExampleForm
 from polyhead.data.line_encoder import StoreForm
+from polyhead.data.line_spool import Examples
 from polyhead.data.token_store import TokenSequences
 from polyhead.tasks.verbs import VERBS, Verb
 from polyhead.tokenizers.storage import TokenizerPair
@@ -74,7 +75,7 @@ class TrainingCorpus:
     """A corpus of a run, whose `RunConfig` is `config`, and its ids by the names of stores."""
 
     config: Any
-    corpus: Corpus[Any, LabelledExamples]
+    corpus: Corpus[Any, Examples]
     tokenizers: TokenizerPair
     stores: Mapping[str, TokenSequences]
 
@@ -173,7 +174,7 @@ class Task(ABC, Generic[Input, Output, Result]):
         """Return the inputs of texts as users give them, by `fields`."""
 
     @abstractmethod
-    def example(self, used: Used, examples: LabelledExamples) -> list[Input]:
+    def example(self, used: Used, examples: Examples) -> list[Input]:
         """Return the inputs of examples as files give them."""
 
     @abstractmethod

@@ -34,9 +34,10 @@ from jaxtyping import Bool, Float
 
 from polyhead.data.columns import Record, TwoColumns, show_pairs
 from polyhead.data.config import DataConfig
-from polyhead.data.labelled_text import ExampleForm, LabelledExamples
+from polyhead.data.labelled_text import ExampleForm
 from polyhead.data.labels import NO_ANSWER, PAIR, join_pair
 from polyhead.data.line_encoder import StoreForm
+from polyhead.data.line_spool import Examples
 from polyhead.data.locate import find
 from polyhead.data.tables import NotText, decoded_kind, open_table, shorten, text_problem
 from polyhead.data.text_files import BadLine, excerpt, unpacked
@@ -473,7 +474,7 @@ class QuestionAnswering(Task[QuestionInput, list[WindowScores], AnsweredQuestion
             raise DataError("expected a question and a context, not an empty text", "empty_text")
         return [self._input(used, question, context) for question, context in rows]
 
-    def example(self, used: Used, examples: LabelledExamples) -> list[QuestionInput]:
+    def example(self, used: Used, examples: Examples) -> list[QuestionInput]:
         rows = zip(examples.texts, examples.labels, strict=True)
         inputs = []
         for text, label in rows:

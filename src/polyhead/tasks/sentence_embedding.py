@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from polyhead.data.labelled_text import PAIRS, LabelledExamples
+from polyhead.data.labelled_text import PAIRS
 from polyhead.data.labels import PAIR, encode_labels, label_values
 from polyhead.data.line_encoder import StoreForm
+from polyhead.data.line_spool import Examples
 from polyhead.data.token_store import TokenSequences
 from polyhead.errors import DataError
 from polyhead.metrics.predictions import (
@@ -110,7 +111,7 @@ class SentenceEmbedding(Task[TextInput, Vectors, TextEmbedding]):
         encoded = encode_whole(used, texts)
         return [TextInput(text, (ids,)) for text, ids in zip(texts, encoded, strict=True)]
 
-    def example(self, used: Used, examples: LabelledExamples) -> list[TextInput]:
+    def example(self, used: Used, examples: Examples) -> list[TextInput]:
         """Both texts of a pair are read alone."""
         check_pairs(examples)
         encoded = iter(encode_whole(used, [t for text in examples.texts for t in text.split(PAIR)]))
@@ -158,7 +159,7 @@ class SentenceEmbedding(Task[TextInput, Vectors, TextEmbedding]):
         return json.dumps(asdict(result), ensure_ascii=False) + "\n"
 
 
-def check_pairs(examples: LabelledExamples) -> None:
+def check_pairs(examples: Examples) -> None:
     """Raise DataError if examples are single texts."""
     if PAIR not in examples.texts[0]:
         raise DataError(

@@ -31,9 +31,10 @@ from jaxtyping import Shaped
 
 from polyhead.data.columns import Record, TwoColumns, show_pairs
 from polyhead.data.config import DataConfig, WordRule
-from polyhead.data.labelled_text import ExampleForm, LabelledExamples
+from polyhead.data.labelled_text import ExampleForm
 from polyhead.data.labels import PAIR, encode_labels
 from polyhead.data.line_encoder import StoreForm
+from polyhead.data.line_spool import Examples
 from polyhead.data.locate import find
 from polyhead.data.tables import Cell, NotText, Row, decoded_kind, open_table, shorten
 from polyhead.data.text_files import BadLine, open_text
@@ -452,7 +453,7 @@ class Tagging(Task[TaggingInput, Rows, TaggedText]):
             inputs.append(TaggingInput(text, places, parts))
         return inputs
 
-    def example(self, used: Used, examples: LabelledExamples) -> list[TaggingInput]:
+    def example(self, used: Used, examples: Examples) -> list[TaggingInput]:
         return [
             TaggingInput(
                 text, [], parts_of_words(word_encoder(used), text.split(PAIR), used.max_length)

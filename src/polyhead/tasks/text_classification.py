@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from polyhead.data.labelled_text import TEXTS, LabelledExamples
+from polyhead.data.labelled_text import TEXTS
 from polyhead.data.labels import PAIR, SEPARATOR, Problem, encode_labels, join_pair, label_values
 from polyhead.data.line_encoder import StoreForm
+from polyhead.data.line_spool import Examples
 from polyhead.data.token_store import TokenSequences
 from polyhead.errors import ConfigError, DataError
 from polyhead.metrics.bleu import SAMPLES
@@ -214,7 +215,7 @@ class TextClassification(Task[TextInput, Logits, Classification]):
             texts.append(text)
         return self._inputs(used, texts)
 
-    def example(self, used: Used, examples: LabelledExamples) -> list[TextInput]:
+    def example(self, used: Used, examples: Examples) -> list[TextInput]:
         if PAIR in examples.texts[0] and reads_pairs(used) == "no":
             raise DataError(
                 f"the data has pairs of texts, and {used.name} reads single texts. Name their "

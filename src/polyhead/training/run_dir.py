@@ -275,7 +275,7 @@ class RunDir:
         before = {ORDER: fingerprints.get(ORDER)} | before  # which earlier versions did not save
         for name, value in fingerprints.items():
             if before.get(name) != value:
-                restore = "It cannot be restored" if name == ORDER else "Restore the files"
+                restore = "Use the former version" if name == ORDER else "Restore the files"
                 raise DataError(
                     f"{self.path}: the {name} data changed since the run was started. {restore}, "
                     "or start over with --fresh.",

@@ -18,7 +18,7 @@ from polyhead.data.config import DataConfig
 from polyhead.data.images import files as image_files
 from polyhead.data.images.dataset import digits, fitted, load_images, load_set
 from polyhead.data.images.files import LIMITS, PixelShape, Unreadable, decode, decode_all
-from polyhead.data.images.idx import read_images
+from polyhead.data.images.image_arrays import read_images
 from polyhead.errors import ConfigError, DataError, MissingError
 
 Image = pytest.importorskip("PIL.Image")

@@ -37,11 +37,18 @@ from polyhead.data.holdout import (
     drawn_for_training,
     held_out_notice,
 )
-from polyhead.data.images.cifar import META, is_cifar, read_cifar
 from polyhead.data.images.files import Pixels, PixelShape, Unreadable
 from polyhead.data.images.folders import Name, read_folder, visible, with_classes
-from polyhead.data.images.idx import is_idx, labels_of, read_images
-from polyhead.data.images.image_arrays import labels_of_array, read_arrays
+from polyhead.data.images.image_arrays import (
+    META,
+    is_cifar,
+    is_idx,
+    labels_of,
+    labels_of_array,
+    read_arrays,
+    read_cifar,
+    read_images,
+)
 from polyhead.data.labels import class_numbers, in_order
 from polyhead.data.locate import find
 from polyhead.data.text_files import skipped_notices
@@ -330,8 +337,7 @@ class ImageReader:
         """Return all images, of a temporary store; of a run that reports, many are in the cache."""
         data, shape = self.config, self.shape
         if report is None or data.store == "never":
-            stores, info = self._write(None, self)
-            return self._images(stores, info)
+            return self._images(*self._write(None, self))
         sums = file_sums(_files(data.images))
         place = folder() / digest([FORMAT, "images", shape, data.on_bad_line, sums])
         if (known := use_store(place)) is None:
@@ -342,8 +348,7 @@ class ImageReader:
                 if is_large := self.n_images * shape.n_bytes > LARGE:
                     break
             if not is_large:
-                stores, info = self._write(None, first)
-                return self._images(stores, info)
+                return self._images(*self._write(None, first))
 
             def write(draft: Path) -> dict[str, Any]:
                 _, info = self._write(draft, chain(first, batches))
