@@ -145,12 +145,13 @@ class CTranslate2Backend:
         self.patience = 2 if number == "float32" else 1
         self._is_usable = False  # until a search gave finite scores
         self.n_parallel = n_workers or os.cpu_count() or 1
-        if use == "translate":
-            self.translator = open_model("Translator", self._folder, number, self.n_parallel)
         self._lock = threading.Lock()
         self._models: list[Any] = []  # that of greedy search, once it is needed
         self._open: WeakSet[Generator[DecodingStep]] = WeakSet()
-        finalize(self, _end, self._open, self._models)  # also runs before the interpreter ends
+        if use == "translate":
+            self.translator = open_model("Translator", self._folder, number, self.n_parallel)
+        else:
+            finalize(self, _end, self._open, self._models)  # also before the interpreter ends
 
     def decode(
         self,

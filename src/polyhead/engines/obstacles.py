@@ -60,8 +60,7 @@ def missing() -> str | None:
 
 def torch_notice(reason: str) -> str | None:
     """Return what to tell a user who could have CTranslate2, which is not used for a reason."""
-    is_installed = missing() is None
-    return f"decoding with torch instead of ctranslate2: {reason}" if is_installed else None
+    return None if missing() else f"decoding with torch instead of ctranslate2: {reason}"
 
 
 def device_obstacle(device: str) -> str | None:
