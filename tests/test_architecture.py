@@ -68,7 +68,7 @@ MAX_LINES = {  # of *.py, per package; lower them with every step, raise one in 
     "data": 8_718, "decoding": 1_150, "engines": 873, "experiments": 3_188, "layers": 3_817,
     "metrics": 923, "models": 3_328, "notes": 3_606, "pipelines": 3_072, "render": 492,
     "server": 4_151, "tasks": 2_495, "tokenizers": 1_338, "training": 4_369, "viz": 1_693,
-    "tests": 41_690,
+    "tests": 41_471,
 }  # fmt: skip
 ERRORS = ("ConfigError", "DataError", "CheckpointError", "MissingError", "Diverged",
           "PolyheadError")  # fmt: skip

@@ -124,11 +124,6 @@ def test_invalid_options_are_rejected(fail, model, options, error, mention):
     fail(*words, code=2, error=error, mention=mention)
 
 
-def test_a_model_for_another_command_is_rejected_with_its_command(fail, model, tiny_run):
-    fail("generate", tiny_run, *CPU, code=5, mention=f"polyhead translate {tiny_run}")
-    fail("translate", model, *CPU, code=5, mention=f"polyhead generate {model}")
-
-
 def test_training_prints_the_command_that_uses_the_model(run, tmp_path):
     text = write_corpus(tmp_path)["source"][0]
     files = ("--text", text, "--valid-text", text, "--run", tmp_path / "a run")
@@ -137,19 +132,6 @@ def test_training_prints_the_command_that_uses_the_model(run, tmp_path):
     assert f"use it with: polyhead generate '{tmp_path / 'a run'}'\n" in err
     assert "bits_per_character" in err
     assert "held out" not in err
-
-
-def test_evaluate_prints_loss_and_bits_per_character(run, model, tmp_path):
-    path = tmp_path / "test.txt"
-    path.write_text("오늘은 회의가 있어요.\n내일은\n", encoding="utf-8")
-    score = TextGenerator.from_dir(model, device="cpu").score(["오늘은 회의가 있어요.", "내일은"])
-    code, out, _ = run("evaluate", model, "--text", path, *CPU)
-    assert code == 0
-    assert f"loss                {score.loss:.4f} nats per token\n" in out
-    assert f"bits per character  {score.bits_per_character:.4f}\n" in out
-    code, out, _ = run("evaluate", model, "--text", path, "--json", *CPU)
-    assert json.loads(out)["perplexity"] == pytest.approx(score.perplexity)
-    assert json.loads(out)["n_characters"] == len("오늘은 회의가 있어요.\n내일은\n")
 
 
 def test_the_text_is_flushed_piece_by_piece(model, monkeypatch):

@@ -9,7 +9,6 @@ import pytest
 import torch
 from expected_errors import raises
 from tiny import SMALL, write_corpus
-from tiny_images import TINY
 
 import polyhead
 from polyhead.data.memory_data import MemoryData, as_paths, split_data
@@ -211,17 +210,6 @@ def test_images_of_every_kind_become_the_same_bytes(tmp_path):
     ):
         with raises(DataError, code, words):
             write(MemoryData({"images": wrong}), tmp_path, read_run("vit-cifar10"))
-
-
-def test_a_model_is_trained_on_arrays_and_resumed(tmp_path):
-    draw = np.random.default_rng(0)
-    arrays = draw.integers(0, 100, (40, 8, 8), np.uint8)
-    arrays[::2] += 150
-    settings = {**TINY, "model": {k: v for k, v in TINY["model"].items() if k != "family"}}
-    given = {"images": (arrays, ["light", "dark"] * 20), "overrides": settings, "progress": "none"}
-    first = polyhead.train("vit-digits", run=tmp_path / "run", **given)
-    assert first.metrics["accuracy"] == 1.0
-    assert polyhead.train("vit-digits", run=tmp_path / "run", **given).metrics == first.metrics
 
 
 # Runs

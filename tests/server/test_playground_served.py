@@ -58,16 +58,6 @@ def test_steps_and_the_beam_tree_are_shown(open_page):
     assert page.locator(".node.best").count() > 1
 
 
-@pytest.mark.parametrize(
-    ("use", "text", "shown"),
-    [("fill", "내일 [MASK]에 가요", ".option"), ("classify", "좋아요", ".answer")],
-)
-def test_every_task_has_its_panel(open_page, served, use, text, shown):
-    page = open_page(f"#model={served(use).name}&q={text}")
-    page.wait_for_selector(shown)
-    page.wait_for_selector("#cells")
-
-
 def test_attention_of_a_long_generated_text_is_shown(open_page, served):
     name, context = served("generate").name, served("generate").model.max_length
     page = open_page(f"#model={name}&q={'내일 ' * context}")

@@ -5,17 +5,14 @@ import math
 import pytest
 import torch
 from expected_errors import raises
-from tiny_gpt import tiny_gpt
 from torch import nn
 
 from polyhead.errors import ConfigError
 from polyhead.metrics.perplexity import text_windows
-from polyhead.pipelines.text_generator import TextGenerator
 from polyhead.special_tokens import EOS
 from polyhead.tokenizers.base import TextConfig
 from polyhead.tokenizers.storage import train_tokenizers
 from polyhead.training.config import read_run
-from polyhead.training.tasks.language_modeling import LanguageModelingTask
 from polyhead.training.trainer import train
 
 
@@ -71,18 +68,6 @@ def test_bits_per_character_count_characters_and_the_loss_counts_tokens():
     scores = windows.validate(FixedModel(len(pieces), 0.1))
     total = scores["loss"] * windows.n_tokens
     assert scores["bits_per_character"] == pytest.approx(total / math.log(2) / 200)
-
-
-def test_a_finished_model_has_the_score_of_its_last_validation(tmp_path):
-    run = tiny_gpt(tmp_path)
-    result = train(run, tmp_path / "run")
-    held_out = LanguageModelingTask().read_data(run)[0].valid.texts
-    scores = TextGenerator.from_dir(tmp_path / "run" / "last", device="cpu").score(held_out)
-    for name in ("loss", "perplexity", "bits_per_character"):
-        assert getattr(scores, name) == pytest.approx(result.metrics[name], rel=1e-5)
-    card = (tmp_path / "run" / "last" / "README.md").read_text(encoding="utf-8")
-    assert "polyhead generate DIRECTORY" in card
-    assert "train.ko" in card
 
 
 def test_training_without_text_is_refused(tmp_path):

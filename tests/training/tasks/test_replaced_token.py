@@ -1,16 +1,14 @@
 """Replaced-token detection: the two losses of ELECTRA and its validation metrics."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
 from foreign_models import shaken
-from pretrained import configured, masked_batches, pretrain, write_lines
+from pretrained import masked_batches
 from torch import nn
 from torch.nn import functional as F
 
-import polyhead
 from polyhead.checkpoint import model_dir as model_folder
 from polyhead.convert.exporter import export_folders
 from polyhead.data.batches.masked import ELECTRA_MASKING
@@ -21,8 +19,6 @@ from polyhead.models.electra import Electra, ElectraConfig, ElectraOutput
 from polyhead.special_tokens import PAD
 from polyhead.tasks.losses import ReplacedTokenLoss
 from polyhead.training.loop import TrainConfig, accumulate, average_and_clip
-from polyhead.training.run_log import with_nan
-from polyhead.training.trainer import train
 
 VOCAB = 23
 SPOTTING = ReplacedTokenLoss(PAD)
@@ -161,24 +157,3 @@ def test_validation_is_reproducible_and_keeps_the_random_state():
     assert torch.equal(torch.get_rng_state(), before)
     torch.manual_seed(99)
     assert score_replaced_tokens(batches, model) == pytest.approx(first, nan_ok=True)
-
-
-def test_validation_and_evaluation_agree_whatever_the_size_of_batches(tmp_path):
-    for recipe in ("electra-tiny", "bert-tiny"):
-        files = write_lines(tmp_path) | {"valid_text": write_lines(tmp_path)["text"]}
-        train(configured(recipe, files), tmp_path / recipe)
-        model = polyhead.load(tmp_path / recipe, device="cpu")
-        lines = Path(files["text"][0]).read_text(encoding="utf-8").splitlines()
-        valid = with_nan(model.saved.about["valid"])
-        assert model.evaluate(lines) == pytest.approx(valid, rel=1e-5, nan_ok=True)
-
-
-def test_a_run_reports_both_models_and_its_generator_fills_masks(tmp_path):
-    run = pretrain(tmp_path, "electra-tiny")
-    saved = model_folder.load_model(run)
-    assert saved.about["valid"].keys() == {
-        "loss", "generator_accuracy", "precision", "recall", "auc"
-    }  # fmt: skip
-    assert saved.config.vocab == len(saved.tokenizers.source) + 1
-    found = polyhead.load(run, device="cpu").fill("회의는 [MASK] 시작해요.", top=3)
-    assert len(found.blanks[0]) == 3
