@@ -10,7 +10,7 @@ from expected_errors import raises
 
 import polyhead
 from polyhead.cli.train import train as command
-from polyhead.data.memory_data import OPTIONS
+from polyhead.data.memory import OPTIONS
 from polyhead.errors import ConfigError
 from polyhead.training import entry
 from polyhead.training.callbacks import Callback

@@ -7,7 +7,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from polyhead.config import suggest
-from polyhead.data.memory_data import OPTIONS, split_data
+from polyhead.data.memory import OPTIONS, split_data
 from polyhead.errors import ConfigError
 from polyhead.experiments.budget import read_budget
 from polyhead.experiments.plan import CompareRequest, check_directory

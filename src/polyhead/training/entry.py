@@ -10,7 +10,7 @@ from typing import Any, Literal
 from torch.utils.data import Dataset
 
 from polyhead.data.languages import parse_languages
-from polyhead.data.memory_data import OPTIONS, MemoryData, split_data
+from polyhead.data.memory import OPTIONS, MemoryData, split_data
 from polyhead.errors import ConfigError, PolyheadError
 from polyhead.training.callbacks import Callback
 from polyhead.training.config import COLUMNS, RunConfig, fitting_recipe, read_run

@@ -26,7 +26,7 @@ from polyhead.checkpoint.languages import set_run_languages
 from polyhead.checkpoint.model_dir import SavedModel, first_not_finite, load_weights
 from polyhead.config import differences, from_dict
 from polyhead.data.batches.base import DataPosition
-from polyhead.data.memory_data import MemoryData
+from polyhead.data.memory import MemoryData
 from polyhead.errors import CheckpointError, ConfigError, PolyheadError
 from polyhead.layers.mixture_of_experts import has_experts, record_usage
 from polyhead.metrics import expert_usage

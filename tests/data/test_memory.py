@@ -11,7 +11,7 @@ from expected_errors import raises
 from tiny import SMALL, write_corpus
 
 import polyhead
-from polyhead.data.memory_data import MemoryData, as_paths, split_data
+from polyhead.data.memory import MemoryData, as_paths, split_data
 from polyhead.data.text_files import read_lines
 from polyhead.errors import ConfigError, DataError
 from polyhead.training.config import read_run
