@@ -41,10 +41,9 @@ import measuring
 import numpy as np
 from measuring import Contestant
 
-from polyhead.data.corpus_store import BLOCK, write_store
+from polyhead.data.corpus_store import BLOCK, n_processors, write_store
 from polyhead.data.line_encoder import StoreForm
 from polyhead.data.line_spool import LineSpool
-from polyhead.data.ordered_map import n_processors
 from polyhead.tokenizers.normalize import normalise
 from polyhead.training.callbacks import Callback, TrainingStep
 from polyhead.training.config import read_run

@@ -91,9 +91,9 @@ def test_the_error_of_unequal_files_locates_the_difference(write):
         parallel(write, "가\n나\n", "a\nb\n\n \n")
 
 
-def test_the_two_sides_may_be_compressed_and_differ_in_encoding(write):
-    source, target = gzip.compress("안녕\n세상\n".encode("cp949")), "“hi”\n“world”\n"
-    pairs = parallel(write, source, target, encoding="cp949", target_encoding="utf-8")
+def test_one_side_may_be_compressed(write):
+    source, target = (text.encode("cp949") for text in ("안녕\n세상\n", "“hi”\n“world”\n"))
+    pairs = parallel(write, gzip.compress(source), target, encoding="cp949")
     assert list(pairs) == [("안녕", "“hi”"), ("세상", "“world”")]
 
 

@@ -6,13 +6,16 @@ by block, is then as good as shuffled, and memory is that of a block.
 """
 
 import json
+import os
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
 from queue import SimpleQueue
 from tempfile import TemporaryDirectory
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -20,7 +23,6 @@ from polyhead import errors
 from polyhead.atomic_file import remove
 from polyhead.data.line_encoder import StoreForm, encode_columns, lines_of
 from polyhead.data.line_spool import LineSpool
-from polyhead.data.ordered_map import map_in_order, n_processors
 from polyhead.data.token_store import CODES, Ids, TokenSequences, TokenWriter, id_type
 from polyhead.errors import DataError, PolyheadError
 from polyhead.sandbox import Limits, Request, Sandbox
@@ -36,6 +38,10 @@ BUFFER = 1 << 18  # bytes of a block before they are written
 ENOUGH = Limits(megabytes=2**20, seconds=10**7)  # our own code on our own files
 SCATTERED = ("pairs", "parts")  # kinds whose batches are planned in blocks
 Sequences = tuple[Ids, Ids]  # ids and lengths
+
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 
 class StoreCounts(NamedTuple):
@@ -137,6 +143,38 @@ def _encoded(
     finally:
         for child in children:
             child.close()
+
+
+def n_processors() -> int:
+    """Return the number of processors that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def map_in_order(
+    function: Callable[[Item], Result], items: Iterable[Item], n_threads: int
+) -> Iterator[Result]:
+    """Yield the results of a function in the order of the items, of which few are read ahead.
+
+    If reading the items fails, the results of those before the failure are yielded first.
+    """
+    pending: deque[Future[Result]] = deque()
+    stream, end = iter(items), None
+    with ThreadPoolExecutor(n_threads) as pool:
+        try:
+            while end is None:
+                try:
+                    pending.append(pool.submit(function, next(stream)))
+                except Exception as error:  # StopIteration, or that of reading
+                    end = error
+                while len(pending) > (2 * n_threads if end is None else 0):
+                    yield pending.popleft().result()
+        finally:
+            for future in pending:
+                future.cancel()
+    if not isinstance(end, StopIteration):
+        raise end
 
 
 def train_in_child(

@@ -109,7 +109,7 @@ def open_pairs(
     if pairs:
         files = _tables(pairs, (config.source_key, config.target_key), config.encoding)
     else:
-        files = _parallel_files(sources, targets, config.encoding, config.encoding)
+        files = _parallel_files(sources, targets, config.encoding)
     return PairReader(files, config.on_bad_line)
 
 
@@ -139,14 +139,9 @@ def read_parallel(
     *,
     on_bad_line: OnBadLine = "skip",
     encoding: str = "utf-8",
-    target_encoding: str | None = None,
 ) -> Pairs:
-    """Read files of which line n of sources[i] translates line n of targets[i].
-
-    `target_encoding` overrides the encoding of the target files.
-    """
-    files = _parallel_files(sources, targets, encoding, target_encoding or encoding)
-    return PairReader(files, on_bad_line).read()
+    """Read files of which line n of sources[i] translates line n of targets[i]."""
+    return PairReader(_parallel_files(sources, targets, encoding), on_bad_line).read()
 
 
 def read_pair_file(
@@ -179,7 +174,7 @@ def _tables(paths: Sequence[str | Path], keys: Keys, encoding: str) -> Iterator[
 
 
 def _parallel_files(
-    sources: Sequence[str | Path], targets: Sequence[str | Path], encoding: str, of_target: str
+    sources: Sequence[str | Path], targets: Sequence[str | Path], encoding: str
 ) -> Iterator[PairFile]:
     """Open files of which line n of sources[i] translates line n of targets[i]."""
     if len(sources) != len(targets):
@@ -190,18 +185,16 @@ def _parallel_files(
         )
     for source_name, target_name in zip(sources, targets, strict=True):
         source = open_text(source_name, encoding=encoding)
-        target = open_text(target_name, encoding=of_target)
+        target = open_text(target_name, encoding=encoding)
         with suppress(FileNotFoundError):  # one of them is standard input
             if source.name == target.name or os.path.samefile(source.name, target.name):
                 message = f"{source.name} is both source and target; give two files"
                 raise DataError(message, "same_file")
-        records = _side_by_side(source, target, (encoding, of_target))
+        records = _side_by_side(source, target, encoding)
         yield PairFile(records, (source.name, target.name), (*source.notices, *target.notices))
 
 
-def _side_by_side(
-    source: TextLines, target: TextLines, encodings: tuple[str, str]
-) -> Iterator[Record]:
+def _side_by_side(source: TextLines, target: TextLines, encoding: str) -> Iterator[Record]:
     """Yield the lines of two files as pairs; DataError at the end if their number differs."""
     has_more_text = False  # after the end of the other
     for line, (first, second) in enumerate(zip_longest(source, target), start=1):
@@ -217,7 +210,7 @@ def _side_by_side(
         if not text.n_lines:
             raise DataError(f"{text.name} is empty", "no_text")
     if source.n_lines != target.n_lines:
-        raise _unequal_lengths(source, target, encodings, has_more_text=has_more_text)
+        raise _unequal_lengths(source, target, encoding, has_more_text=has_more_text)
 
 
 class PairReader:
@@ -329,7 +322,7 @@ def draw_pairs(
 
 
 def _unequal_lengths(
-    source: TextLines, target: TextLines, encodings: tuple[str, str], *, has_more_text: bool
+    source: TextLines, target: TextLines, encoding: str, *, has_more_text: bool
 ) -> DataError:
     """Return the error about files of unequal length, with a hint at where they diverge."""
     hint = ""
@@ -339,10 +332,7 @@ def _unequal_lengths(
     elif "stdin" not in (source.name, target.name):  # which cannot be read again
         sides = (
             ["" if isinstance(line, BadLine) else line for line in islice(lines, MAX_COMPARED)]
-            for lines in (
-                open_text(text.name, encoding=encoding)
-                for text, encoding in zip((source, target), encodings, strict=True)
-            )
+            for lines in (open_text(text.name, encoding=encoding) for text in (source, target))
         )
         spans = judge(*sides).misaligned_spans
         hint = f"; they seem to diverge near line {spans[0].start + 1:,}" if spans else ""

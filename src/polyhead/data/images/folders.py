@@ -11,6 +11,7 @@ from functools import partial
 from itertools import takewhile
 from pathlib import Path
 
+from polyhead.data.corpus_store import map_in_order, n_processors
 from polyhead.data.images.files import (
     Pixels,
     PixelShape,
@@ -19,7 +20,6 @@ from polyhead.data.images.files import (
     read_bytes,
     require_pillow,
 )
-from polyhead.data.ordered_map import map_in_order, n_processors
 from polyhead.errors import DataError
 
 BATCH, BATCH_BYTES = 256, 2**22  # images that are decoded together
