@@ -42,7 +42,7 @@ from polyhead.models.transformer import TransformerConfig
 from polyhead.models.vit import ViTConfig
 from polyhead.pipelines.image_classifier import ImageClassifier
 from polyhead.pipelines.load import load
-from polyhead.pipelines.mask_filler import MaskFiller
+from polyhead.pipelines.task_pipeline import MaskFiller
 from polyhead.pipelines.text_generator import TextGenerator
 from polyhead.pipelines.translator import Translator
 from polyhead.sandbox import Request

@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from polyhead.pipelines.evaluator import evaluate
     from polyhead.pipelines.image_classifier import ImageClassifier
     from polyhead.pipelines.load import load
-    from polyhead.pipelines.mask_filler import MaskFiller
-    from polyhead.pipelines.replaced_token_detector import ReplacedTokenDetector
     from polyhead.pipelines.task_pipeline import (
+        MaskFiller,
         QuestionAnswerer,
+        ReplacedTokenDetector,
         SentenceEmbedder,
         Tagger,
         TextClassifier,
@@ -81,12 +81,12 @@ _MODULES = {
     "ImageClassifier": "pipelines.image_classifier",
     "ImageView": "viz.views",
     "Mask": "layers.attention",
-    "MaskFiller": "pipelines.mask_filler",
+    "MaskFiller": "pipelines.task_pipeline",
     "MultiHeadAttention": "layers.attention",
     "Pipeline": "pipelines.base",
     "PolyheadError": "errors",
     "QuestionAnswerer": "pipelines.task_pipeline",
-    "ReplacedTokenDetector": "pipelines.replaced_token_detector",
+    "ReplacedTokenDetector": "pipelines.task_pipeline",
     "SavedCheckpoint": "training.callbacks",
     "SentenceEmbedder": "pipelines.task_pipeline",
     "StackConfig": "layers.transformer_stack",

@@ -12,8 +12,9 @@ from tiny_gpt import train_gpt
 from tiny_images import train_on_pictures
 
 import polyhead
+from polyhead.data.line_spool import Examples
 from polyhead.metrics import perplexity
-from polyhead.pipelines import image_classifier, mask_filler
+from polyhead.pipelines import image_classifier
 from polyhead.training.trainer import train
 
 ENVIRONMENT = {
@@ -80,8 +81,10 @@ def backwards(function, batches):
 def test_batches_of_masked_tokens_may_be_scored_anywhere(recipe, tmp_path, monkeypatch):
     model = polyhead.load(pretrain(tmp_path, recipe), device="cpu")
     lines = Path(write_lines(tmp_path)["text"][0]).read_text(encoding="utf-8").splitlines()
-    monkeypatch.setattr(mask_filler, "SCORED_AT_ONCE", 300)
-    assert model.score(lines, backwards) == model.score(lines)
+    monkeypatch.setattr(perplexity, "MAX_TOKENS", 300)
+    examples = Examples(lines)
+    scores = model.evaluate_examples(examples, map_batches=backwards)
+    assert scores == model.evaluate_examples(examples)
 
 
 def test_batches_of_labelled_texts_may_be_classified_anywhere(tmp_path, monkeypatch):

@@ -72,6 +72,6 @@ def test_other_texts_and_models_are_refused(detector):
     ):
         with raises(DataError, code):
             detector.detect(text)
-    bert = replace(detector.saved, family="bert", model=detector.masked_lm)
+    bert = replace(detector.saved, family="bert", model=detector.model.generator)
     with raises(CheckpointError, "wrong_task", "polyhead fill"):
         polyhead.ReplacedTokenDetector.from_saved(bert, "bert", detector.device)

@@ -4,9 +4,14 @@ from pathlib import Path
 
 import torch
 
-from polyhead.data.batches.masked import Masker, split_sequences, validation_batches
+from polyhead.data.batches.masked import MaskedBatches, Masker
+from polyhead.data.config import DataConfig
 from polyhead.data.schedules import generator as schedules
-from polyhead.special_tokens import EOS
+from polyhead.data.token_store import TokenSequences
+from polyhead.metrics.perplexity import map_here
+from polyhead.special_tokens import BOS, EOS, PAD
+from polyhead.tasks.base import Used
+from polyhead.tasks.masked_tokens import MaskedSequence, MaskInput
 from polyhead.training.config import read_run
 from polyhead.training.trainer import train
 
@@ -47,11 +52,24 @@ def masked_batches(masking, vocab: int, max_tokens: int = 48):
     """Random texts of different lengths with masked tokens; [MASK] is the last id."""
     generator = torch.Generator().manual_seed(5)
     lines = [
-        [*torch.randint(4, vocab - 1, (length,), generator=generator).tolist(), EOS]
+        [BOS, *torch.randint(4, vocab - 1, (length,), generator=generator).tolist(), EOS]
         for length in (*range(1, 9), 3, 5, 5, 8)
     ]
     masker = Masker(masking, vocab - 1, vocab)
-    return validation_batches(split_sequences(lines, 12, masker.vocab), masker, max_tokens)
+    return list(MaskedBatches(TokenSequences.of(lines, vocab), masker, max_tokens, 0).of_epoch(0))
+
+
+def masked_scores(task, model, batches):
+    """The validation metrics of a model on batches of masked sequences."""
+    sequences = []
+    for batch in batches:
+        for ids, blanked, chosen in zip(batch.ids, batch.blanked, batch.chosen, strict=True):
+            places = chosen.nonzero()[:, 0]
+            seen = blanked[places].tolist()
+            sequences.append(MaskedSequence(ids[ids != PAD].tolist(), places.tolist(), seen))
+    used = Used(model, None, 16, "a model", None, {}, DataConfig())
+    given = [MaskInput("", sequences)]
+    return task.measure(used, given, (), "validate", map_here, lambda _: None).validation
 
 
 def configured(recipe: str, files: dict[str, list[str]], *overrides: str):

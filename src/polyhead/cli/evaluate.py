@@ -127,8 +127,8 @@ def evaluate(
         )  # fmt: skip
     elif images:
         score = partial(image_scores, models[0], images, size=size, device=device)
-    elif data or pairs:
-        files = (data or (), pairs or ())
+    elif task != "language_modeling":
+        files = (data or text or (), pairs or ())
         score = partial(label_scores, models[0], files, encoding=encoding, device=device)
     else:
         score = partial(
@@ -180,7 +180,8 @@ def print_scores(
     with join_processes(DAY) as team:
         content, lines = team.each(scored)
         if team.is_first:
-            print(json.dumps(content, indent=2, ensure_ascii=False) if as_json else lines)
+            shown = json.dumps(content, indent=2, ensure_ascii=False, default=asdict)
+            print(shown if as_json else lines)
 
 
 def counting_share(
@@ -260,20 +261,15 @@ def text_scores(
     model_dir: Path, texts: Sequence[Path], team: "Processes", *, encoding: str,
     rounds: int | None, as_generated: bool, device: str,
 ) -> Scores:  # fmt: skip
-    """Return how well a language model predicts a text, or a masked LM its masked tokens."""
+    """Return how well a language model predicts a text."""
     from polyhead.pipelines.line_input import as_lines
     from polyhead.pipelines.load import load
-    from polyhead.pipelines.mask_filler import MaskFiller
     from polyhead.pipelines.text_generator import TextGenerator
 
     if as_generated and rounds is not None:
         raise ConfigError("--rounds has no effect with --as-generated", "no_effect")
     lines = as_lines(texts, "evaluate", encoding)
     model = load(model_dir, device=device, engine="torch")
-    if isinstance(model, MaskFiller):
-        scores = model.score(lines, team.map)
-        rows = [f"{name.replace('_', ' '):<20}{value:.4f}" for name, value in scores.items()]
-        return scores, "\n".join(rows)
     if not isinstance(model, TextGenerator):
         model = TextGenerator.from_saved(  # raises, and names the right command
             model.saved, model.name, model.device
@@ -302,7 +298,7 @@ def label_scores(
     model_dir: Path, files: tuple[Sequence[Path], Sequence[Path]], team: "Processes", *,
     encoding: str, device: str,
 ) -> Scores:  # fmt: skip
-    """Return the scores of a text classifier, tagger, question answerer or sentence encoder."""
+    """Return the scores of a model of any task with one way to read its examples."""
     from polyhead.pipelines.load import load
     from polyhead.pipelines.task_pipeline import SentenceEmbedder, TaskPipeline, TextClassifier
 
@@ -316,7 +312,7 @@ def label_scores(
         result = model.evaluate_examples(examples, notices, progress, team.map)
     for notice in notices if team.is_first else ():
         say(notice)
-    return asdict(result), str(result)
+    return result, str(result)
 
 
 def image_scores(

@@ -50,7 +50,7 @@ SECTIONS = {  # of `polyhead --help`
 }
 COMMANDS = {  # modules of polyhead.cli, and their functions
     "train": "train.train", "translate": "translate.translate", "generate": "generate.generate",
-    "fill": "fill.fill", "detect": "fill.detect", "classify": "classify.classify",
+    "fill": "use.fill", "detect": "use.detect", "classify": "classify.classify",
     "tag": "use.tag", "answer": "use.answer", "embed": "embed.embed",
     "evaluate": "evaluate.evaluate", "attention": "attention.attention", "serve": "serve.serve",
     "compare": "compare.compare", "average": "convert.average",

@@ -1,6 +1,7 @@
 """Commands of tasks, `polyhead VERB MODEL [FILE|TEXT]...`, whose words and options a verb has."""
 
 import json
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from inspect import Parameter, signature
@@ -8,7 +9,7 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import Any, TypedDict, Unpack
 
-from typer import Argument, Option
+from typer import Argument, Exit, Option
 
 from polyhead.cli.options import (
     Device,
@@ -19,8 +20,8 @@ from polyhead.cli.options import (
     read_inputs,
     split_inputs,
 )
-from polyhead.cli.streams import counting, utf8_stdout
-from polyhead.errors import DataError
+from polyhead.cli.streams import counting, read_blocks, say, utf8_stdout
+from polyhead.errors import ConfigError, DataError
 from polyhead.plugin_registry import resolve
 from polyhead.tasks.verbs import VERBS, Verb, build_options, option_fields
 
@@ -51,6 +52,43 @@ def command_of(name: str) -> Callable[..., None]:
         with utf8_stdout() as out:
             for lines in read_inputs(inputs, encoding):
                 write_results(out, pipeline, [(line,) for line in lines], options, jsonl=jsonl)
+
+    return with_options(use, verb)
+
+
+def command_by_line(name: str, inputs: str, example: str, gap: str = "") -> Callable[..., None]:
+    """Return the command of a verb that reads arguments, or lines that are not empty.
+
+    An input that is refused does not end it, but makes the exit code that of the error.
+    inputs, example: help of the arguments.
+    gap: between two results that are not JSON.
+    """
+    verb = VERBS[name]
+
+    def use(
+        model: Model,
+        texts: list[str] | None = Argument(None, help=inputs),
+        jsonl: JsonLines = False,
+        device: Device = "auto",
+        **given: Unpack[VerbOptions],
+    ) -> None:
+        options: Any = build_options(verb.options, given)
+        if not texts and sys.stdin.isatty():
+            raise ConfigError(f"no text given, e.g. polyhead {name} MODEL {example}", "no_input")
+        lines = (line for block in read_blocks() for line in block if line.strip())
+        rows = (check_text(text, "TEXT") for text in texts) if texts else lines
+        pipeline = _loaded(verb, model, device).for_verb(name)
+        between, code = "", 0
+        with utf8_stdout() as out:
+            for text in rows:
+                try:
+                    write_results(out, pipeline, [(text,)], options, jsonl=jsonl, before=between)
+                except DataError as error:
+                    code = error.exit_code
+                    say(f"polyhead: {error}")
+                else:
+                    between = "" if jsonl else gap
+        raise Exit(code)
 
     return with_options(use, verb)
 
@@ -87,12 +125,16 @@ def _loaded(verb: Verb, model: Path, device: str) -> Any:
 
 def write_results(
     out: TextIOWrapper, pipeline: Any, rows: Sequence[tuple[str, ...] | None], options: Any,
-    *, jsonl: bool,
+    *, jsonl: bool, before: str = "",
 ) -> None:  # fmt: skip
-    """Write the results of inputs as the rows of their task, or as JSON; a blank line for None."""
+    """Write the results of inputs as the rows of their task, or as JSON; a blank line for None.
+
+    before: is written before the first.
+    """
     task, given = pipeline.task, [row for row in rows if row is not None]
     with counting(task.words.activity, len(given)) as progress:
         results = iter(pipeline.apply(given, options, progress))
+    out.write(before)
     for row in rows:
         if row is None:
             out.write("\n")
@@ -149,5 +191,11 @@ def _pair(line: str, shared: str | None) -> tuple[str, str]:
     return str(question), str(context)
 
 
+fill = command_by_line(
+    "fill", "Texts that contain [MASK] (default: the lines of stdin).", '"오늘은 [MASK]이다"', "\n"
+)
+detect = command_by_line(
+    "detect", "Texts (default: the lines of stdin).", '"오늘은 회의가 있어요."'
+)
 tag = command_of("tag")
 answer = with_options(_answer, VERBS["answer"])

@@ -10,6 +10,7 @@ import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,7 @@ from polyhead.decoding.batch import batches, decode_all, pad_right
 from polyhead.decoding.options import DecodeConfig
 from polyhead.errors import PolyheadError
 from polyhead.metrics.bleu import score
-from polyhead.models.registry import FAMILIES, FINE_TUNED, encoder_config
+from polyhead.models.registry import FAMILIES, FINE_TUNED, encoder_config, find_task
 from polyhead.special_tokens import BOS, EOS, PAD, SPECIALS
 
 NAMES = {1: "greedy search", 4: "beam of 4"}
@@ -89,6 +90,7 @@ def own_reader(saved: SavedModel, *, states: bool) -> Reader:
     """Return our model as a reader."""
     model: Any = saved.model
     task = FAMILIES[saved.family].task
+    kind = find_task(task)
     device = next(model.parameters()).device
 
     def outputs(examples: Sequence[Example]) -> list[Tensor]:
@@ -99,12 +101,11 @@ def own_reader(saved: SavedModel, *, states: bool) -> Reader:
             target = pad_right([[BOS, *example.target[:-1]] for example in examples]).to(device)
             computed = model(source, target)
         elif states:
-            encoder = model.discriminator if task == "replaced_token" else model.encoder
-            computed = encoder(source)
+            computed = model.get_submodule(kind.encoder)(source)
         else:
             of_pairs = task in ("text_classification", "question_answering")
             inputs = (source, segments_of(source)) if of_pairs else (source,)
-            computed = model.suspect(source) if task == "replaced_token" else model(*inputs)
+            computed = attrgetter(kind.logits)(model)(*inputs)
         if examples[0].target:
             return token_log_p(computed, examples)
         if task in ("text_classification", "image_classification") and not states:

@@ -4,7 +4,7 @@ Nothing here imports torch, so that child processes start quickly and stay small
 """
 
 import json
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -33,7 +33,7 @@ class StoreForm(NamedTuple):
 
     pairs: source and target, closed by EOS; pairs longer than `max_length` are left out
     running: the ids of all lines, closed by EOS, or by the ids of line ends
-    parts: BOS ids EOS, several of a long line and none of an empty one
+    parts: BOS ids EOS, several of a long line and none of an empty one (`tasks.masked_tokens`)
     others: as the class of `polyhead.tasks` with this name, whose place is `task`, encodes them
     """
 
@@ -90,14 +90,6 @@ def encode_texts(
             yield frame(ids, max_length), 1 + sum(map(len, ids))
 
 
-def parts_of(lines: Iterable[Sequence[int]], max_length: int) -> Iterator[list[int]]:
-    """Yield parts BOS ids EOS of at most `max_length` ids of encoded lines (closed by EOS)."""
-    room = max(1, max_length - 2)
-    for ids in lines:
-        for start in range(0, len(ids) - 1, room):
-            yield [BOS, *ids[start : min(start + room, len(ids) - 1)], EOS]
-
-
 def encode_columns(
     tokenizers: TokenizerPair, columns: Sequence[Sequence[str]], form: StoreForm
 ) -> tuple[list[TokenSequences], int]:
@@ -119,12 +111,7 @@ def encode_columns(
         if n_too_long:
             ids = [[side[n] for n in fits] for side in ids]
             columns = [[side[n] for n in fits] for side in columns]
-    sequences: list[Iterable[Sequence[int]]] = [*ids]
-    if form.kind == "parts":
-        sequences = [parts_of(ids[0], limit)]
-    stores = [
-        TokenSequences.of(*side) for side in zip(sequences, form.sizes(tokenizers), strict=True)
-    ]
+    stores = [TokenSequences.of(*side) for side in zip(ids, form.sizes(tokenizers), strict=True)]
     if form.with_texts:
         stores += [text_bytes(columns[n]) for n in range(len(form.names) - len(stores))]
     return stores, n_too_long

@@ -65,6 +65,7 @@ class TaskKind:
     tag: of model cards; see the tasks of the Hugging Face Hub.
     metrics: names that validation reports, for train.judge_by.
     outputs: validation computes registered metrics from outputs and references too.
+    encoder, logits: names of the module that reads texts, and of the method that uses it.
 
     Classes of the package are written as "module:Class", because they are in packages above.
     """
@@ -75,6 +76,8 @@ class TaskKind:
     tag: str
     metrics: tuple[str, ...] = ("loss",)
     outputs: bool = False
+    encoder: str = "encoder"
+    logits: str = "__call__"
 
 
 TRAINING, PIPELINES = "polyhead.training.tasks", "polyhead.pipelines"
@@ -90,16 +93,8 @@ TASKS: Registry[TaskKind | str] = Registry(  # a place is that of a class of `ta
             f"{PIPELINES}.text_generator:TextGenerator", "polyhead generate", "text-generation",
             ("loss", "perplexity", "bits_per_character"),
         ),
-        "masked_lm": TaskKind(
-            f"{TRAINING}.masked_lm:MaskedLMTask", f"{PIPELINES}.mask_filler:MaskFiller",
-            "polyhead fill", "fill-mask", ("loss", "perplexity", "accuracy"),
-        ),
-        "replaced_token": TaskKind(
-            f"{TRAINING}.masked_lm:MaskedLMTask",
-            f"{PIPELINES}.replaced_token_detector:ReplacedTokenDetector",
-            "polyhead detect", "fill-mask",
-            ("loss", "generator_accuracy", "precision", "recall", "auc"),
-        ),
+        "masked_lm": "polyhead.tasks.masked_tokens:MaskedLM",
+        "replaced_token": "polyhead.tasks.masked_tokens:ReplacedToken",
         "text_classification": "polyhead.tasks.text_classification:TextClassification",
         "sentence_embedding": "polyhead.tasks.sentence_embedding:SentenceEmbedding",
         "token_classification": "polyhead.tasks.tagging:Tagging",

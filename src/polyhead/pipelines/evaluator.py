@@ -11,11 +11,10 @@ from polyhead.metrics.predictions import ScoreReport
 from polyhead.pipelines.base import Pipeline
 from polyhead.pipelines.evaluation import TranslationEvaluation
 from polyhead.pipelines.image_classifier import ImageClassifier
-from polyhead.pipelines.mask_filler import MaskFiller
-from polyhead.pipelines.result_list import MetricTable
 from polyhead.pipelines.task_pipeline import TaskPipeline, TextClassifier
 from polyhead.pipelines.text_generator import LanguageScore, TextGenerator
 from polyhead.pipelines.translator import Translator
+from polyhead.render.notebook import MetricTable
 from polyhead.tasks.tagging import TaggingReport
 from polyhead.tasks.text_classification import ClassificationEvaluation
 
@@ -47,6 +46,6 @@ def evaluate(model: Pipeline, data: Data, references: Labels | Path | None = Non
         return model.evaluate(given, other)
     if other is not None:
         raise ConfigError("this model is evaluated without references", "unused_references")
-    assert isinstance(model, TextGenerator | MaskFiller | TaskPipeline)
+    assert isinstance(model, TextGenerator | TaskPipeline)
     result: Evaluation = model.evaluate(given)
     return result

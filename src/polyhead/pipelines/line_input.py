@@ -12,7 +12,7 @@ from polyhead.data.dataset_dir import evaluation_files
 from polyhead.data.plain_text import stream_plain
 from polyhead.pipelines.result_list import as_texts
 
-Lines = str | Path | Iterable[str] | Sequence[Path]  # a file, texts in memory, or several files
+Lines = str | Path | Iterable[str | Path]  # a file, texts in memory, or several files
 
 
 def as_lines(given: Lines, method: str, encoding: str = "utf-8") -> list[str]:

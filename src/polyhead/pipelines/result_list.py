@@ -26,17 +26,6 @@ class ResultList(list[R]):
         return shown + (f"<p>and {more:,} more</p>" if more > 0 else "")
 
 
-class MetricTable(dict[str, float]):
-    """Metrics by name."""
-
-    def _repr_html_(self) -> str:
-        rows = [
-            [notebook.escape(name.replace("_", " ")), f"{n:,.4f}".removesuffix(".0000")]
-            for name, n in self.items()
-        ]
-        return notebook.table(["metric", "value"], rows)
-
-
 def as_texts(given: object, method: str) -> list[str]:
     """Return a text, or many, as a list; ConfigError for anything else."""
     if isinstance(given, str):

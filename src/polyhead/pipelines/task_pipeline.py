@@ -4,21 +4,31 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Generic, Literal, TypeVar, overload
+from typing import Any, ClassVar, Generic, Literal, NamedTuple, TypeVar, overload
 
 import numpy as np
+import torch
 from jaxtyping import Float
+from torch import nn
 
+from polyhead.checkpoint.model_dir import SavedModel
 from polyhead.data.dataset_dir import evaluation_files
 from polyhead.data.labelled_text import collect, open_examples
+from polyhead.data.labels import PAIR
 from polyhead.data.line_spool import Examples
+from polyhead.errors import CheckpointError, ConfigError
 from polyhead.metrics.bleu import check_lengths
 from polyhead.metrics.perplexity import MapBatches, map_here
 from polyhead.metrics.predictions import ScoreReport
-from polyhead.pipelines.base import ClassifierPipeline, Pipeline
+from polyhead.models.registry import FAMILIES, TaskName
+from polyhead.pipelines.base import ClassifierPipeline, ModelFiles, Pipeline
+from polyhead.pipelines.line_input import as_lines
 from polyhead.pipelines.result_list import ResultList, Shown, as_texts
 from polyhead.plugin_registry import resolve
+from polyhead.render.notebook import MetricTable
+from polyhead.special_tokens import BOS, MASK
 from polyhead.tasks.base import Task, Used
+from polyhead.tasks.masked_tokens import Detected, Filled, MaskedLM, ReplacedToken
 from polyhead.tasks.question_answering import AnsweredQuestion, QuestionAnswering
 from polyhead.tasks.sentence_embedding import SentenceEmbedding, TextEmbedding
 from polyhead.tasks.tagging import TaggedText, Tagging, TaggingReport
@@ -29,11 +39,21 @@ from polyhead.tasks.text_classification import (
     reads_pairs,
     with_pairs,
 )
-from polyhead.tasks.verbs import AnswerOptions, build_options
+from polyhead.tasks.verbs import AnswerOptions, FillOptions, build_options
+from polyhead.tokenizers.mask_tokens import encode_masked
 
 R = TypeVar("R", bound=Shown)
 S = TypeVar("S")  # a report
 Files = str | Path | Sequence[str | Path]
+
+
+class Attended(NamedTuple):
+    """Ids whose attention is shown, with their text, a title, and the encoder that reads them."""
+
+    ids: list[int]
+    text: str
+    title: str
+    encoder: nn.Module
 
 
 @dataclass(frozen=True, repr=False)
@@ -48,15 +68,22 @@ class TaskPipeline(ClassifierPipeline, Generic[R, S]):
         about = dict(self.saved.about)
         if "classes" in vars(self.saved.config):
             about["classes"] = self.classes
+        sizes = self.saved.config
         return Used(
-            self.model,
-            self.tokenizers,
-            self.max_length,
-            self.name,
-            self.saved.config,
-            about,
-            self.data,
+            self.model, self.tokenizers, self.max_length, self.name, sizes, about, self.data
         )
+
+    def for_verb(self, _verb: str) -> "TaskPipeline[Any, Any]":
+        """Return the pipeline of a verb that the model has; most have one."""
+        return self
+
+    def attended(self, row: tuple[str, ...]) -> Attended:
+        """Return what to show of an input: of one in several parts, the first."""
+        (given,) = self.task.read(self.used, [row])
+        (result,) = self.results([given], self.task.words.options())
+        title = " → ".join(filter(None, (row[0].replace(PAIR, " / "), str(result))))
+        encoder = self.model.get_submodule(self.task.encoder)
+        return Attended(given.parts[0].ids, given.text, title, encoder)
 
     def apply(
         self,
@@ -109,6 +136,8 @@ class TaskPipeline(ClassifierPipeline, Generic[R, S]):
 
         of_pairs: pairs without labels, as translators read; by default as in training.
         """
+        if self.task.option == "text":
+            return Examples(as_lines(files, "evaluate", encoding)), []
         form, notices = self.task.form, list[str]()
         if of_pairs is None:
             of_pairs = form.of_pairs and not self.data.labelled
@@ -139,8 +168,8 @@ class TaskPipeline(ClassifierPipeline, Generic[R, S]):
         measured = self.task.measure(
             self.used, inputs, examples.labels, "evaluate", map_batches, progress
         )
-        report: Any = replace(measured.report, notices=tuple(notices))
-        return report
+        report: Any = measured.report
+        return replace(report, notices=tuple(notices)) if notices else report
 
 
 @dataclass(frozen=True, repr=False)
@@ -309,6 +338,85 @@ class SentenceEmbedder(TaskPipeline[TextEmbedding, ScoreReport]):
         Example: `embedder.similarity("a dog", ["a cat", "the tax law"])`
         """
         return self.embed(first) @ self.embed(second).T
+
+
+class MaskFiller(TaskPipeline[R, MetricTable]):
+    """A model that predicts masked tokens, such as BERT or the generator of ELECTRA."""
+
+    tasks: ClassVar[tuple[TaskName, ...]] = (MaskedLM.name, ReplacedToken.name)
+    use: ClassVar[str] = MaskedLM.verb
+    task: ClassVar[Task[Any, Any, Any]] = MaskedLM()
+
+    @classmethod
+    def from_saved(
+        cls, saved: SavedModel, name: str, device: torch.device | str
+    ) -> "MaskFiller[Any]":
+        """Return the pipeline of a loaded model; see `Pipeline.from_saved`."""
+        if cls is MaskFiller and FAMILIES[saved.family].task in ReplacedTokenDetector.tasks:
+            return ReplacedTokenDetector.from_saved(saved, name, device)  # which fills too
+        filler = super().from_saved(saved, name, device)
+        if saved.config.vocab <= len(filler.tokenizer):
+            raise CheckpointError(
+                f"{name} has no id for {MASK}, so it cannot predict masked tokens", "no_mask_token"
+            )
+        return filler
+
+    @property
+    def max_length(self) -> int:
+        """The number of positions of the model."""
+        return int(self.saved.config.max_length)
+
+    def attended(self, row: tuple[str, ...]) -> Attended:
+        """Return a text with or without masks."""
+        (text,), tokenizer = row, self.tokenizer
+        ids = [BOS, *tokenizer.encode(text)]
+        if MASK in text:
+            ids = encode_masked(tokenizer, text, len(tokenizer)).ids
+        return Attended(ids, text, text, self.model.get_submodule(self.task.encoder))
+
+    @overload
+    def fill(self, text: str, top: int = 5) -> Filled: ...  # type: ignore[overload-overlap]
+    @overload
+    def fill(self, text: Iterable[str], top: int = 5) -> ResultList[Filled]: ...
+    def fill(self, text: str | Iterable[str], top: int = 5) -> Filled | ResultList[Filled]:
+        """Return the likeliest words for every [MASK] of a text, or of every text of a list.
+
+        Only ids that fit are allowed: after a space those that begin a word, else those that
+        continue one. Probabilities are shares among them.
+
+        text: with at least one [MASK].
+        top: the number of guesses for each [MASK], and of fillings of all of them.
+
+        Example: `filler.fill("오늘은 [MASK]이다").blanks[0][0].text`
+        """
+        if top < 1:
+            raise ConfigError(f"top = {top}: expected at least 1", "out_of_range")
+        rows = [(line,) for line in as_texts(text, "fill")]
+        results: ResultList[Filled] = self.for_verb("fill").apply(rows, FillOptions(top))
+        return results[0] if isinstance(text, str) else results
+
+
+@dataclass(frozen=True, repr=False)
+class ReplacedTokenDetector(MaskFiller[Detected]):
+    """An ELECTRA: its discriminator detects replaced words, its generator predicts masked ones."""
+
+    tasks = (ReplacedToken.name,)
+    use, task = ReplacedToken.verb, ReplacedToken()
+
+    @cached_property
+    def _filler(self) -> MaskFiller[Filled]:
+        saved = replace(self.saved, model=self.model.get_submodule("generator"))
+        return MaskFiller(ModelFiles(self.name, str(self.device), saved))
+
+    def for_verb(self, verb: str) -> "MaskFiller[Filled] | ReplacedTokenDetector":
+        """Return a pipeline of the generator that fills, or this one."""
+        return self._filler if verb == "fill" else self
+
+    def attended(self, row: tuple[str, ...]) -> Attended:
+        """Return what the generator reads of a text with masks, the discriminator of others."""
+        return self._filler.attended(row) if MASK in row[0] else super().attended(row)
+
+    detect = TaskPipeline.__call__
 
 
 def pipeline_of(task: Any) -> type[Pipeline]:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, ClassVar, Unpack, overload
 from polyhead.decoding.options import NOT_FINITE, Choice, DecodeConfig, DecodingStep
 from polyhead.errors import CheckpointError, ConfigError, DataError, InvalidInputError
 from polyhead.pipelines.backends import DecodingPipeline, GenerationOptions
-from polyhead.pipelines.result_list import MetricTable, as_texts
+from polyhead.pipelines.result_list import as_texts
 from polyhead.render import notebook
 from polyhead.special_tokens import BOS, EOS
 from polyhead.tokenizers.base import Tokenizer
@@ -82,7 +82,7 @@ class LanguageScore:
     n_unknown: int
 
     def _repr_html_(self) -> str:
-        return MetricTable(asdict(self))._repr_html_()
+        return notebook.MetricTable(asdict(self))._repr_html_()
 
 
 @dataclass(frozen=True, repr=False)

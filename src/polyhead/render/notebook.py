@@ -50,3 +50,17 @@ def words(pieces: Iterable[tuple[str, float]], label: str = "probability") -> st
         else f'<span style="{MARK}" title="{label} {p:.3f}">{escape(text)}</span>'
         for text, p in pieces
     )
+
+
+class MetricTable(dict[str, float]):
+    """Metrics by name."""
+
+    def __str__(self) -> str:
+        return "\n".join(f"{name.replace('_', ' '):<20}{n:.4f}" for name, n in self.items())
+
+    def _repr_html_(self) -> str:
+        rows = [
+            [escape(name.replace("_", " ")), f"{n:,.4f}".removesuffix(".0000")]
+            for name, n in self.items()
+        ]
+        return table(["metric", "value"], rows)

@@ -148,19 +148,6 @@ class GenerateResponse(BaseModel):
     seconds: float
 
 
-class FillRequest(ModelRequest):
-    """Predict the masked tokens of a text."""
-
-    text: Text
-    top: Annotated[int, Field(ge=1, le=50)] = 5
-
-
-class DetectReplacedRequest(ModelRequest):
-    """Detect replaced words of a text, with an ELECTRA."""
-
-    text: Text
-
-
 class ClassifyRequest(ModelRequest):
     """Classify texts, or pairs of texts; `text_pair` has the second of each."""
 

@@ -108,7 +108,8 @@ class Measured:
     """Scores of a model on examples.
 
     validation: by name, with "loss".
-    report: for people, a dataclass with `notices` whose fields are its JSON; None in validation.
+    report: for people, a `MetricTable`, or a dataclass with `notices` whose fields are its JSON;
+        None in validation.
     outputs: for paired tests, if the task has them.
     """
 
@@ -124,9 +125,12 @@ class Task(ABC, Generic[Input, Output, Result]):
     metrics: names that validation reports.
     result_class: the dataclass of a result, whose fields are its JSON.
     pipeline: "module:Class" of a typed pipeline.
-    form: how examples are read from files.
+    option: of `polyhead train` and `evaluate` that names files: "data", or "text" for plain lines.
+    form: how examples are read from files of "data".
+    store: the kind of stored examples, if it is not the task's name.
     fields: names of the texts of an input, as in JSON.
     examples, when_long: words of the notice about examples longer than a model reads.
+    encoder, logits: names of the module that reads texts, and of the method that uses it.
     """
 
     name: ClassVar[str]
@@ -136,10 +140,14 @@ class Task(ABC, Generic[Input, Output, Result]):
     outputs: ClassVar[bool] = False
     result_class: ClassVar[type]
     pipeline: ClassVar[str] = "polyhead.pipelines.task_pipeline:TaskPipeline"
+    option: ClassVar[Literal["data", "text"]] = "data"
     form: ClassVar[ExampleForm]
+    store: ClassVar[str] = ""
     fields: ClassVar[tuple[str, ...]] = ("text",)
     examples: ClassVar[str] = "texts"
     when_long: ClassVar[str] = "cut into parts"
+    encoder: ClassVar[str] = "encoder"
+    logits: ClassVar[str] = "__call__"
 
     @property
     def words(self) -> Verb:

@@ -37,7 +37,6 @@ from polyhead.data.batches.masked import MaskedBatch
 from polyhead.data.batches.translation import TranslationBatch
 from polyhead.layers.cross_entropy import linear_cross_entropy
 from polyhead.layers.mixture_of_experts import record_usage
-from polyhead.metrics.masked_tokens import replaced_token_loss
 from polyhead.metrics.perplexity import next_token_nll
 from polyhead.plugin_registry import Registry
 from polyhead.special_tokens import PAD
@@ -121,8 +120,13 @@ class ReplacedTokenLoss:
     pad: int
 
     def __call__(self, model: Any, batch: MaskedBatch) -> Loss:
-        output = model(batch.ids, batch.blanked, batch.chosen)
-        return Loss(replaced_token_loss(output, batch, model.spotting, self.pad), batch.n_tokens)
+        output, real = model(batch.ids, batch.blanked, batch.chosen), batch.ids != self.pad
+        labels = batch.ids[batch.chosen]
+        fill = F.cross_entropy(output.generated.float(), labels, reduction="sum")
+        spot = F.binary_cross_entropy_with_logits(
+            output.suspicion.float()[real], output.replaced[real].float(), reduction="sum"
+        )
+        return Loss(batch.tokens_per_blank * fill + model.spotting * spot, batch.n_tokens)
 
 
 @dataclass(frozen=True)

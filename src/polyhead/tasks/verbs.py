@@ -29,6 +29,23 @@ class ClassifyOptions:
 
 
 @dataclass(frozen=True)
+class FillOptions:
+    """Options of masked tokens; `top` has no upper bound in Python.
+
+    Every hypothesis for several masks is extended by as many candidates.
+    """
+
+    top: Annotated[int, Bounds(1, 200), "Number of candidates."] = 5
+
+
+@dataclass(frozen=True)
+class DetectOptions:
+    """Options of the lines that show replaced words."""
+
+    threshold: Annotated[float, Bounds(0, 1), "Mark words of at least this probability."] = 0.5
+
+
+@dataclass(frozen=True)
 class AnswerOptions:
     """Options of an answer.
 
@@ -73,6 +90,38 @@ class Verb:
 VERBS = Registry(
     "verb",
     {
+        "fill": Verb(
+            "polyhead.tasks.masked_tokens:MaskedLM",
+            "filling",
+            """Predict the masked tokens of a text.
+
+            Each [MASK] of several is predicted alone, then all together from left to right; the
+            number before such a line is the sum of the log probabilities.
+
+            polyhead fill runs/bert "서울은 대한민국의 [MASK]이다"
+            polyhead fill runs/bert --top 3 --jsonl < texts.txt
+            """,
+            "Predict the masked tokens of a text",
+            "Predict the masked tokens of a text.",
+            "Candidates for each blank alone, and for all together.",
+            FillOptions,
+        ),
+        "detect": Verb(
+            "polyhead.tasks.masked_tokens:ReplacedToken",
+            "detecting",
+            """Detect replaced words with the discriminator of an ELECTRA.
+
+            Each text is printed with a probability after every word that looks replaced; --jsonl
+            prints those of all words and tokens.
+
+            polyhead detect runs/electra "수요일 도서관에 회의가 있어요."
+            polyhead detect runs/electra --jsonl < texts.txt
+            """,
+            "Probability of every word of being replaced, by ELECTRA",
+            "Detect replaced words of a text, with an ELECTRA.",
+            "Probability of every word and token of being replaced.",
+            DetectOptions,
+        ),
         "tag": Verb(
             "polyhead.tasks.tagging:Tagging",
             "tagging",

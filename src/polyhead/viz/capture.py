@@ -19,20 +19,17 @@ from torch.nn.functional import pad
 
 from polyhead.data.batches.labelled import segments_of
 from polyhead.data.images.folders import visible
-from polyhead.data.labels import PAIR
 from polyhead.errors import ConfigError
 from polyhead.layers.attention_hooks import AttentionWeights, record_attention
 from polyhead.layers.lsh.attention import LSHAttention
 from polyhead.pipelines.base import Pipeline
 from polyhead.pipelines.image_classifier import ImageClassifier
-from polyhead.pipelines.mask_filler import MaskFiller
 from polyhead.pipelines.step_through import checked_source
 from polyhead.pipelines.task_pipeline import TaskPipeline
 from polyhead.pipelines.text_generator import TextGenerator, check_forced
 from polyhead.pipelines.translator import Translator
 from polyhead.special_tokens import BOS, EOS, MASK, SPECIALS
 from polyhead.tokenizers.base import Tokenizer
-from polyhead.tokenizers.mask_tokens import encode_masked
 from polyhead.viz.rollout import by_patch, rollout
 from polyhead.viz.tokens import Token, to_tokens, written_tokens
 from polyhead.viz.views import KINDS, AttentionMap, AttentionView, ImageView, Kind, TokenizedText
@@ -40,7 +37,7 @@ from polyhead.viz.views import KINDS, AttentionMap, AttentionView, ImageView, Ki
 N_CLASSES = 5  # shown for an image
 
 Pixels = UInt8[Tensor, "channel height width"]
-TextPipeline = Translator | TextGenerator | MaskFiller | TaskPipeline  # type: ignore[type-arg]
+TextPipeline = Translator | TextGenerator | TaskPipeline  # type: ignore[type-arg]
 
 
 @overload
@@ -99,17 +96,15 @@ def attention_view(
             content = pipeline.sentence(content, sentence)
         return _translation_view(pipeline, content, target, target_ids, ended, max_tokens)
     if isinstance(pipeline, TaskPipeline) and len(pipeline.task.fields) > 1:
-        return _reader_view(pipeline, content, target or "")
+        return _reader_view(pipeline, (content, target or ""), max_tokens)
     if target is not None:
         raise ConfigError("only a translator has a target; leave --target out", "no_target")
     if isinstance(pipeline, TextGenerator):
         return _language_model_view(pipeline, content, target_ids or (), max_tokens)
     if target_ids is not None:
         raise ConfigError("only translators and language models have target_ids", "no_target")
-    if isinstance(pipeline, MaskFiller):
-        return _mask_filler_view(pipeline, content, max_tokens)
     assert isinstance(pipeline, TaskPipeline)
-    return _reader_view(pipeline, content)
+    return _reader_view(pipeline, (content,), max_tokens)
 
 
 # Text
@@ -236,34 +231,20 @@ def _recorded_steps(model: Any, ids: Int[Tensor, "1 length"], n_first: int) -> A
     return result
 
 
-def _mask_filler_view(filler: MaskFiller, text: str, max_tokens: int | None) -> AttentionView:
-    """Show a text with [MASK] tokens, or without, which ELECTRA's discriminator reads."""
-    tokenizer = filler.tokenizer
-    if MASK in text:
-        ids = encode_masked(tokenizer, text, filler.mask).ids
-    else:
-        ids = [BOS, *tokenizer.encode(text)]
-    longest = min(filler.saved.config.max_length, max_tokens or 10**9)
+def _reader_view(
+    reader: TaskPipeline[Any, Any], row: tuple[str, ...], max_tokens: int | None
+) -> AttentionView:
+    """Show a text, a pair, or a question with its context: of a long one, the first part."""
+    if len(row) > 1 and not row[-1].strip():
+        raise ConfigError("the question has no context; add --target TEXT", "no_target")
+    ids, text, title, encoder = reader.attended(row)
+    longest = min(reader.max_length, max_tokens or 10**9)
     if len(ids) > longest:
         raise ConfigError(
-            f"a text of {len(ids)} tokens; {filler.name} reads at most {longest}", "too_long"
+            f"a text of {len(ids)} tokens; {reader.name} reads at most {longest}", "too_long"
         )
-    tokens = _framed_tokens(tokenizer, ids, filler.mask)
-    return _encoder_view(filler.encoder_of(text), ids, tokens, title=text, model=filler.name)
-
-
-def _reader_view(reader: TaskPipeline[Any, Any], text: str, context: str = "") -> AttentionView:
-    """Show a text, a pair, or a question with its context: of a long one, the first part."""
-    tokenizer = reader.tokenizer
-    row = (text, context)[: len(reader.task.fields)]
-    if not row[-1].strip() and len(row) > 1:
-        raise ConfigError("the question has no context; add --target TEXT", "no_target")
-    (given,) = reader.task.read(reader.used, [row])
-    (result,) = reader.results([given], reader.task.words.options())
-    ids, shown = given.parts[0].ids, given.text
-    title = " → ".join(filter(None, (text.replace(PAIR, " / "), str(result))))
-    tokens, model = _framed_tokens(tokenizer, ids, len(tokenizer)), reader.saved.model
-    return _encoder_view(model.encoder, ids, tokens, shown, title=title, model=reader.name)
+    tokens = _framed_tokens(reader.tokenizer, ids, len(reader.tokenizer))
+    return _encoder_view(encoder, ids, tokens, text, title=title, model=reader.name)
 
 
 def _framed_tokens(tokenizer: Tokenizer, ids: Sequence[int], mask: int) -> tuple[Token, ...]:

@@ -4,7 +4,6 @@ from collections import Counter
 
 import pytest
 import torch
-from expected_errors import raises
 
 from polyhead.data.batches.masked import (
     BERT_MASKING,
@@ -13,12 +12,9 @@ from polyhead.data.batches.masked import (
     Masker,
     MaskingConfig,
     mask_tokens,
-    split_sequences,
-    validation_batches,
 )
 from polyhead.data.token_store import TokenSequences
-from polyhead.errors import DataError
-from polyhead.special_tokens import BOS, EOS, PAD, SPECIALS, UNK
+from polyhead.special_tokens import BOS, EOS, PAD, SPECIALS
 
 VOCAB, MASK = 1000, 999
 MASKER = Masker(BERT_MASKING, MASK, VOCAB)
@@ -28,7 +24,7 @@ def random_sequences(n=40, seed=0):
     rng = torch.Generator().manual_seed(seed)
     lengths = torch.randint(1, 12, (n,), generator=rng).tolist()
     lines = [[*torch.randint(4, MASK, (k,), generator=rng).tolist(), EOS] for k in lengths]
-    return split_sequences(lines, 16, VOCAB)
+    return TokenSequences.of([[BOS, *line] for line in lines], VOCAB)
 
 
 def random_texts(batch=400, length=64):
@@ -99,23 +95,6 @@ def test_invalid_shares_are_errors(shares):
         MaskingConfig(*shares)
 
 
-def test_long_lines_are_split_and_empty_ones_left_out():
-    sequences = split_sequences([[7, EOS], [EOS], [4, 5, 6, 7, 8, EOS]], 4, VOCAB)
-    parts = [[BOS, 4, 5, EOS], [BOS, 6, 7, EOS], [BOS, 8, EOS]]
-    assert [ids.tolist() for ids in sequences] == [[BOS, 7, EOS], *parts]
-    with raises(DataError, "no_text"):
-        split_sequences([[EOS], [EOS]], 8, VOCAB)
-
-
-def test_validation_text_without_known_tokens_is_an_error():
-    """The loss over no masks at all would be 0, better than that of any model."""
-    lines = [[UNK, EOS], [UNK, UNK, EOS]]
-    unknown = split_sequences(lines, 8, VOCAB)
-    with raises(DataError, "nothing_to_mask"):
-        validation_batches(unknown, MASKER, 50)
-    assert validation_batches(split_sequences([*lines, [9, EOS]], 8, VOCAB), MASKER, 50)
-
-
 def test_a_batch_depends_on_seed_epoch_and_step_alone():
     first, second = (MaskedBatches(random_sequences(), MASKER, 64, seed=3) for _ in range(2))
     second[1, 2]  # earlier requests have no influence
@@ -124,28 +103,11 @@ def test_a_batch_depends_on_seed_epoch_and_step_alone():
         assert torch.equal(first[1, step].chosen, second[1, step].chosen)
 
 
-def test_masks_vary_between_epochs_but_not_in_validation():
+def test_masks_vary_between_epochs():
     alone = [[BOS, *range(4, 16), EOS]]  # in its batch: only the masks can differ
     sequence = TokenSequences.of(alone, VOCAB)
     source = MaskedBatches(sequence, MASKER, 64, seed=3)
     assert len({tuple(source[epoch, 0].chosen[0].tolist()) for epoch in range(6)}) > 1
-    twice = (validation_batches(random_sequences(), MASKER, 64) for _ in range(2))
-    for first, second in zip(*twice, strict=True):
-        assert torch.equal(first.blanked, second.blanked)
-
-
-def test_validation_masks_do_not_depend_on_the_size_of_batches():
-    def masks(max_tokens):
-        batches = validation_batches(random_sequences(), MASKER, max_tokens)
-        weights = {batch.tokens_per_blank for batch in batches}
-        rows = []
-        for batch in batches:
-            for ids, blanked, chosen in zip(batch.ids, batch.blanked, batch.chosen, strict=True):
-                real = ids != PAD
-                rows.append([side[real].tolist() for side in (ids, blanked, chosen)])
-        return sorted(rows), weights
-
-    assert masks(30) == masks(10_000)
 
 
 @pytest.mark.parametrize("config", [BERT_MASKING, ELECTRA_MASKING])
@@ -166,7 +128,7 @@ def test_an_epoch_has_every_sequence_with_its_masks(config):
 
 
 def test_halves_keep_the_weight_of_the_whole():
-    batch = validation_batches(random_sequences(), MASKER, 10_000)[0]
+    batch = MaskedBatches(random_sequences(), MASKER, 10_000, seed=1)[0, 0]
     first, second = (half.to(torch.device("cpu")) for half in batch.halves())
     for name in ("ids", "blanked", "chosen"):
         rows = [getattr(half, name) for half in (first, second)]

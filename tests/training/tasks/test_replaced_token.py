@@ -5,19 +5,19 @@ from dataclasses import replace
 import pytest
 import torch
 from foreign_models import shaken
-from pretrained import masked_batches
+from pretrained import masked_batches, masked_scores
 from torch import nn
 from torch.nn import functional as F
 
 from polyhead.checkpoint import model_dir as model_folder
 from polyhead.convert.exporter import export_folders
 from polyhead.data.batches.masked import ELECTRA_MASKING
-from polyhead.metrics.masked_tokens import score_replaced_tokens
 from polyhead.models import electra
 from polyhead.models.bert import bert_stack
 from polyhead.models.electra import Electra, ElectraConfig, ElectraOutput
 from polyhead.special_tokens import PAD
 from polyhead.tasks.losses import ReplacedTokenLoss
+from polyhead.tasks.masked_tokens import ReplacedToken
 from polyhead.training.loop import TrainConfig, accumulate, average_and_clip
 
 VOCAB = 23
@@ -139,7 +139,7 @@ class FixedDetector(nn.Module):
 
 def test_precision_and_recall_are_those_of_replaced_tokens():
     batches = make_batches()
-    found = score_replaced_tokens(batches, FixedDetector(forgery=7))
+    found = masked_scores(ReplacedToken(), FixedDetector(forgery=7), batches)
     real = sum(int(((b.ids == 7) | b.chosen).sum()) for b in batches)
     hits = sum(int((b.chosen & (b.ids != 7)).sum()) for b in batches)
     assert found["generator_accuracy"] == 1
@@ -153,7 +153,8 @@ def test_validation_is_reproducible_and_keeps_the_random_state():
     model = Electra(model_config(dropout=0.1)).eval()
     batches = make_batches()
     before = torch.get_rng_state()
-    first = score_replaced_tokens(batches, model)
+    first = masked_scores(ReplacedToken(), model, batches)
     assert torch.equal(torch.get_rng_state(), before)
     torch.manual_seed(99)
-    assert score_replaced_tokens(batches, model) == pytest.approx(first, nan_ok=True)
+    again = masked_scores(ReplacedToken(), model, batches)
+    assert again == pytest.approx(first, nan_ok=True)

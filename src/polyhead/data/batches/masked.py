@@ -15,22 +15,17 @@ has at least one selected. Masks are a function of (seed, epoch, step): they dif
 the same masks every time, in batches of any size.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
 
 from polyhead.data.batches.base import Batch, SortedBatches, gather, mix
 from polyhead.data.batches.epoch_plan import Numbers
-from polyhead.data.line_encoder import parts_of
 from polyhead.data.token_store import TokenSequences
-from polyhead.errors import DataError
 from polyhead.special_tokens import PAD, SPECIALS
 
-VALIDATION_SEED = 0
 Ids = Int[Tensor, "batch length"]
 
 
@@ -111,14 +106,6 @@ class Masker:
         return MaskedBatch(*masked, n_tokens / max(1, n_blanks))
 
 
-def split_sequences(lines: Iterable[list[int]], max_length: int, n_ids: int) -> TokenSequences:
-    """Split encoded lines (each closed by EOS) into sequences of at most `max_length` ids."""
-    sequences = TokenSequences.of(parts_of(lines, max_length), n_ids)
-    if not len(sequences):
-        raise DataError("all lines are empty; give at least one line of text", "no_text")
-    return sequences
-
-
 class MaskedBatches(SortedBatches[MaskedBatch]):
     """Batches of sequences of similar length, with new masks in every epoch."""
 
@@ -131,34 +118,3 @@ class MaskedBatches(SortedBatches[MaskedBatch]):
     def make(self, numbers: Numbers, epoch: int, step: int, /) -> MaskedBatch:
         ids = gather(self.sides[0], numbers)
         return self.masker.draw(ids, mix(mix(self.seed, epoch), step))
-
-
-class HeldOutBatches(MaskedBatches):
-    """Batches of sequences whose masks do not depend on the batch."""
-
-    def make(self, numbers: Numbers, _epoch: int, _step: int, /) -> MaskedBatch:
-        rows = [
-            self.masker.draw(gather(self.sides[0], numbers[n : n + 1]), mix(self.seed, number))
-            for n, number in enumerate(numbers.tolist())
-        ]
-        ids, blanked, chosen = (
-            pad_sequence([vars(row)[name][0] for row in rows], batch_first=True, padding_value=PAD)
-            for name in ("ids", "blanked", "chosen")
-        )
-        return MaskedBatch(ids, blanked, chosen, tokens_per_blank=1.0)
-
-
-def validation_batches(
-    sequences: TokenSequences, masker: Masker, max_tokens: int
-) -> list[MaskedBatch]:
-    """Return every sequence once, with the same masks every time."""
-    batches = HeldOutBatches(sequences, masker, max_tokens, VALIDATION_SEED).of_epoch(0)
-    n_blanks = sum(int(batch.chosen.sum()) for batch in batches)
-    if not n_blanks:  # its loss would be 0
-        raise DataError(
-            "the validation text has no token of the vocabulary that could be masked; give other "
-            "text",
-            "nothing_to_mask",
-        )
-    per_blank = sum(batch.n_tokens for batch in batches) / n_blanks
-    return [replace(batch, tokens_per_blank=per_blank) for batch in batches]

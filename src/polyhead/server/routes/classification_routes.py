@@ -1,7 +1,6 @@
-"""/v1/fill, /v1/detect and /v1/classify: masked and replaced tokens, classes of texts or images."""
+"""/v1/classify: classes of texts or images."""
 
 import asyncio
-from functools import partial
 
 import torch
 from jaxtyping import UInt8
@@ -12,16 +11,13 @@ from torch import Tensor
 from polyhead.data.images.files import Unreadable, decode
 from polyhead.errors import DataError, PolyheadError
 from polyhead.pipelines.image_classifier import ImageClassifier
-from polyhead.pipelines.mask_filler import MaskFiller
-from polyhead.pipelines.replaced_token_detector import ReplacedTokenDetector
 from polyhead.pipelines.task_pipeline import TextClassifier
-from polyhead.server import schemas, token_schemas
+from polyhead.server import schemas
 from polyhead.server.context import AppContext, Endpoint, disconnected
 from polyhead.server.request_parsing import is_image, read_image, read_json
-from polyhead.server.responses import HTTPError, invalid_input, json_response
+from polyhead.server.responses import invalid_input, json_response
 from polyhead.server.routes.task_routes import submit
-from polyhead.server.settings import MAX_BLANKS, MAX_PIXELS
-from polyhead.special_tokens import MASK
+from polyhead.server.settings import MAX_PIXELS
 from polyhead.tasks.text_classification import (
     Classification,
     LabelSet,
@@ -31,27 +27,6 @@ from polyhead.tasks.text_classification import (
 from polyhead.tasks.verbs import ClassifyOptions
 
 Pixels = UInt8[Tensor, "channel height width"]
-
-
-async def fill(context: AppContext, request: Request) -> Response:
-    """Predict the masked tokens of a text."""
-    body = await read_json(request, schemas.FillRequest)
-    served = context.models.pick(body.model, MaskFiller)
-    if body.text.count(MASK) > MAX_BLANKS:
-        message = f"more than {MAX_BLANKS} blanks"
-        raise HTTPError(422, message, field="text", code="too_many_blanks")
-    work = partial(served.model.fill, body.text, body.top)
-    filled = await context.run(served.model, work, request, "text")
-    return json_response(token_schemas.FillResponse(model=served.name, **vars(filled)))
-
-
-async def detect(context: AppContext, request: Request) -> Response:
-    """Return for every word the probability that it was replaced."""
-    body = await read_json(request, schemas.DetectReplacedRequest)
-    served = context.models.pick(body.model, ReplacedTokenDetector)
-    work = partial(served.model.detect, body.text)
-    detected = await context.run(served.model, work, request, "text")
-    return json_response(token_schemas.DetectReplacedResponse(model=served.name, **vars(detected)))
 
 
 async def classify(context: AppContext, request: Request) -> Response:
@@ -137,15 +112,6 @@ def _classification(
 
 
 ENDPOINTS = (
-    Endpoint(
-        "POST", "/v1/fill", "Predict the masked tokens of a text", fill,
-        body=schemas.FillRequest, response=token_schemas.FillResponse, statuses=(404, 429),
-    ),
-    Endpoint(
-        "POST", "/v1/detect", "Probability of every word of being replaced, by ELECTRA", detect,
-        body=schemas.DetectReplacedRequest, response=token_schemas.DetectReplacedResponse,
-        statuses=(404, 429),
-    ),
     Endpoint(
         "POST", "/v1/classify", "Classify texts, or an image", classify,
         body=schemas.ClassifyRequest, response=schemas.ClassifyResponse,

@@ -6,6 +6,7 @@ from typing import Any
 
 from polyhead.data.labelled_text import load_labelled
 from polyhead.data.line_encoder import StoreForm
+from polyhead.data.plain_text import load_plain
 from polyhead.data.stored_text import CorpusReader, TextCorpus, open_store, read_corpus
 from polyhead.metrics.named_metrics import registered_metric
 from polyhead.models.registry import TASKS, find_task
@@ -34,8 +35,13 @@ class TaskTraining:
         self.task, self.place = task, place
 
     def read_data(self, config: RunConfig) -> tuple[TextCorpus, dict[str, str]]:
-        data, seed, form = config.data, config.train.seed, self.task.form
-        reader = CorpusReader(lambda spool: load_labelled(data, seed, spool, form))
+        data, seed, task = config.data, config.train.seed, self.task
+        if task.option == "text":
+            reader = CorpusReader(
+                lambda spool: load_plain(data, spool, data.hold_out), n_columns=1, is_scattered=True
+            )
+        else:
+            reader = CorpusReader(lambda spool: load_labelled(data, seed, spool, task.form))
         return read_corpus(data, config.task, seed, reader)
 
     def setup(
@@ -45,11 +51,13 @@ class TaskTraining:
         max_length = config.data.max_length
         tokenizers = load_or_train_tokenizers(run_dir.tokenizer, train.texts, (), config.text, log)
         log.stage("encoding the text")
-        problem: Any = corpus.problem
-        form = StoreForm(
-            task.name, max_length, bool(tokenizers.config.sampling), corpus.classes, problem,
-            config.data.stride, self.place,
-        )  # fmt: skip
+        form = StoreForm(task.store or task.name, max_length, task=self.place)
+        if task.option == "data":
+            problem: Any = corpus.problem
+            sampling, stride = bool(tokenizers.config.sampling), config.data.stride
+            form = form._replace(
+                with_texts=sampling, classes=corpus.classes, problem=problem, stride=stride
+            )
         stores, counts = open_store(train, run_dir.tokenizer, form, log)
         if n_long := counts["n_too_long"]:
             log.notice(
@@ -65,11 +73,9 @@ class TaskTraining:
             None, tokenizers, max_length, "the validation data", config.model, facts.about,
             config.data,
         )  # fmt: skip
-        inputs: list[Any] = []  # of the validation data, once they are needed
+        inputs = task.example(used, valid)
 
         def measure(model: Any, stage: Stage, processes: Processes) -> Measured:
-            if not inputs:
-                inputs.extend(task.example(used, valid))
             given: Sequence[str] = valid.labels
             now = replace(used, model=model)
             return task.measure(now, inputs, given, stage, processes.map, lambda _: None)
