@@ -3,7 +3,7 @@
 import pytest
 from expected_errors import raises
 
-from polyhead.data.encodings import NotTextError, canonical, decode, is_korean, wide_without_mark
+from polyhead.data.text_files import NotTextError, canonical, decode, is_korean, wide_without_mark
 from polyhead.errors import ConfigError
 
 

@@ -23,10 +23,10 @@ from polyhead.data.doctor.findings import (
     about_pairs,
     describe,
 )
-from polyhead.data.encodings import decoded
 from polyhead.data.holdout import normalized
 from polyhead.data.line_spool import CountedLines
 from polyhead.data.parallel import open_pairs
+from polyhead.data.text_files import decoded
 
 MAX_RATIO = 3.0  # times the corpus's median ratio of lengths
 SMOOTH = 10  # characters added to both lengths, so that short lines may differ more
