@@ -110,7 +110,7 @@ def first_failure(place: Path, tests: list[str], seconds: float) -> str:
             os.killpg(process.pid, signal.SIGKILL)
             return "timeout"
     assert process.returncode != -signal.SIGTERM, "pytest was ended from outside"
-    failed = re.search(r"^(?:FAILED|ERROR) (\S+)", output, re.MULTILINE)
+    failed = re.search(r"^(?:FAILED|ERROR) (.+?)(?: - |$)", output, re.MULTILINE)
     return failed[1] if failed else "" if process.returncode in (0, 5) else tests[0]  # 5: no tests
 
 
