@@ -18,9 +18,10 @@ from polyhead.layers.embeddings import POSITIONS, PositionCode
 from polyhead.layers.feed_forward import ACTIVATIONS
 from polyhead.layers.transformer_stack import ATTENTION, AttentionKernel
 from polyhead.metrics.named_metrics import METRICS, NamedMetric
-from polyhead.models.registry import FAMILIES, TASKS, Family, TaskKind
+from polyhead.models.registry import FAMILIES, TASKS, Family
 from polyhead.plugin_registry import load_plugin
 from polyhead.tasks.losses import OBJECTIVES
+from polyhead.tasks.verbs import VERBS, NoOptions, Verb
 from polyhead.training.optim import OPTIMIZERS, SCHEDULES
 
 __all__ = [
@@ -45,21 +46,21 @@ def register_family(
     return _adder(lambda model: FAMILIES.add(name, Family(model, config, task, sizes), model))
 
 
-def register_task(
-    name: str, *, pipeline: type, command: str, tag: str, metrics: tuple[str, ...] = ("loss",)
-) -> Callable[[C], C]:
-    """Register a class that implements `polyhead.training.tasks.base.TrainingTask`.
+def register_task(activity: str, help: str, *, options: type = NoOptions) -> Callable[[C], C]:
+    """Register a subclass of `polyhead.tasks.base.Task`, with its verb: a command and a route.
 
-    pipeline: subclass of `polyhead.Pipeline` that uses its models.
-    command: the command of that pipeline, such as "polyhead translate".
-    tag: task of the Hugging Face Hub, for model cards.
-    metrics: names that validation reports.
+    activity: what a progress bar shows, such as "tagging".
+    help: of the command; its first line is also the summary of the route.
+    options: a dataclass of the options of the command, of requests, and in Python.
     """
-    return _adder(
-        lambda training: TASKS.add(
-            name, TaskKind(training, pipeline, command, tag, metrics), training
-        )
-    )
+
+    def add(task: Any) -> None:
+        place, summary = f"{task.__module__}:{task.__qualname__}", help.strip().split("\n")[0]
+        words = Verb(place, activity, help, summary, summary, f"Results of {activity}.", options)
+        VERBS.add(task.verb, words, task)
+        TASKS.add(task.name, place, task)
+
+    return _adder(add)
 
 
 def register_attention(

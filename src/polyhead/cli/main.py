@@ -11,7 +11,7 @@ import inspect
 import io
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from typing import Annotated, Any
 
@@ -24,6 +24,7 @@ from polyhead.cli.options import ARGUMENTS
 from polyhead.config import habits
 from polyhead.errors import ConfigError, PolyheadError, ReportedElsewhere, torch_needed
 from polyhead.plugin_registry import load_plugin
+from polyhead.tasks.verbs import VERBS
 
 
 class GroupedHelp(TyperGroup):
@@ -84,6 +85,11 @@ def program(name: str = "") -> Any:
     if name in COMMANDS:
         add_commands(app, {name: COMMANDS[name]})
         return get_command(app)
+    if name not in ("", "data") and name[0] != "-" and name in VERBS:  # of a plug-in
+        from polyhead.cli.use import command_of
+
+        add_command(app, name, command_of(name))
+        return get_command(app)
     data = typer.Typer(help="List, generate, download and check corpora.")
     app.add_typer(data, name="data")
     add_commands(app, COMMANDS)
@@ -95,10 +101,14 @@ def add_commands(app: typer.Typer, commands: Mapping[str, str]) -> None:
     """Import commands and add them to a program."""
     for name, place in commands.items():
         module, _, attribute = place.partition(".")
-        function = getattr(import_module(f"polyhead.cli.{module}"), attribute)
-        # click, on which typer is built, does not fill a paragraph that starts with \b
-        text = (inspect.getdoc(function) or "").replace("\n\npolyhead ", "\n\n\b\npolyhead ")
-        app.command(name, help=text, epilog=PLUGIN_HELP)(function)
+        add_command(app, name, getattr(import_module(f"polyhead.cli.{module}"), attribute))
+
+
+def add_command(app: typer.Typer, name: str, function: Callable[..., None]) -> None:
+    """Add a command with its docstring as help."""
+    # click, on which typer is built, does not fill a paragraph that starts with \b
+    text = (inspect.getdoc(function) or "").replace("\n\npolyhead ", "\n\n\b\npolyhead ")
+    app.command(name, help=text, epilog=PLUGIN_HELP)(function)
 
 
 def polyhead(

@@ -13,11 +13,7 @@ from polyhead.pipelines.translator import Translator
 
 ATTENTION = {  # the kinds of attention that can be shown
     "generate": ("decoder",),
-    "fill": ("encoder",),
-    "detect": ("encoder",),
-    "classify": ("encoder",),
-    "tag": ("encoder",),
-    "answer": ("encoder",),
+    "embed": (),
     "classify-image": ("image",),
 }
 
@@ -83,7 +79,7 @@ def _attention(model: Pipeline) -> tuple[str, ...]:
     """Return the kinds of attention of a torch model that can be shown."""
     names = [name for name, _ in model.model.named_modules() if "self_attention" in name]
     if not isinstance(model, Translator):
-        return ATTENTION.get(model.use, ()) if names else ()
+        return ATTENTION.get(model.use, ("encoder",)) if names else ()
     from polyhead.layers.attention_hooks import has_cross_attention
 
     # Recurrent ones have cross-attention only, or none.

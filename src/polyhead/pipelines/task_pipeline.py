@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Literal, NamedTuple, TypeVar, overload
 
@@ -20,7 +20,7 @@ from polyhead.errors import CheckpointError, ConfigError
 from polyhead.metrics.bleu import check_lengths
 from polyhead.metrics.perplexity import MapBatches, map_here
 from polyhead.metrics.predictions import ScoreReport
-from polyhead.models.registry import FAMILIES, TaskName
+from polyhead.models.registry import FAMILIES, TASKS, TaskName, find_task
 from polyhead.pipelines.base import ClassifierPipeline, ModelFiles, Pipeline
 from polyhead.pipelines.line_input import as_lines
 from polyhead.pipelines.result_list import ResultList, Shown, as_texts
@@ -216,7 +216,7 @@ class QuestionAnswerer(TaskPipeline[AnsweredQuestion, ScoreReport]):
 
 
 @dataclass(frozen=True, repr=False)
-class TextClassifier(TaskPipeline[Classification, Any]):
+class TextClassifier(TaskPipeline[Classification, ClassificationEvaluation | ScoreReport]):
     """A model that assigns texts, or pairs of texts, to classes, or a number to each."""
 
     tasks = (TextClassification.name,)
@@ -292,9 +292,7 @@ class TextClassifier(TaskPipeline[Classification, Any]):
             texts = [given.text for given in self.task.read(self.used, rows)]
             check_lengths(texts, labels)
             examples, notices = Examples(texts, [str(label) for label in labels]), []
-        report: ClassificationEvaluation | ScoreReport
-        report = self.evaluate_examples(examples, notices, progress)
-        return report
+        return self.evaluate_examples(examples, notices, progress)
 
 
 @dataclass(frozen=True, repr=False)
@@ -419,10 +417,19 @@ class ReplacedTokenDetector(MaskFiller[Detected]):
     detect = TaskPipeline.__call__
 
 
+def plugin_tasks() -> list[Task[Any, Any, Any]]:
+    """Return the tasks that plug-ins have registered."""
+    return [find_task(name) for name in TASKS if TASKS.plugin_of(name) is not None]
+
+
 def pipeline_of(task: Any) -> type[Pipeline]:
-    """Return the pipeline class of a task, which a plug-in need not write."""
+    """Return the pipeline class of a task."""
     kind: type[Pipeline] = resolve(task.pipeline)
-    if kind is not TaskPipeline:
-        return kind
-    own = {"tasks": (task.name,), "use": task.verb, "task": task}
-    return dataclass(frozen=True, repr=False)(type(f"{type(task).__name__}Pipeline", (kind,), own))
+    own: Any = type(task)
+    return _pipeline_of_plugin(own) if kind is TaskPipeline else kind
+
+
+@cache
+def _pipeline_of_plugin(kind: type[Task[Any, Any, Any]]) -> type[Pipeline]:
+    own = {"tasks": (kind.name,), "use": kind.verb, "task": kind()}
+    return dataclass(frozen=True, repr=False)(type(f"{kind.__name__}Model", (TaskPipeline,), own))

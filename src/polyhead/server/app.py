@@ -62,6 +62,10 @@ class Application:
                 endpoints += import_module(f"polyhead.server.routes.{module}").ENDPOINTS
             else:
                 endpoints += [Endpoint("POST", path, NEEDS_TORCH, reject) for path in paths]
+        if models.use_torch:
+            from polyhead.server.routes.task_routes import plugin_endpoints
+
+            endpoints += plugin_endpoints()
         endpoints.append(Endpoint("GET", "/openapi.json", "API description", self._openapi))
         self._description = describe_api(endpoints)
         routes = [

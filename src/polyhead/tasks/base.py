@@ -181,9 +181,9 @@ class Task(ABC, Generic[Input, Output, Result]):
     def read(self, used: Used, rows: Sequence[tuple[str, ...]]) -> list[Input]:
         """Return the inputs of texts as users give them, by `fields`."""
 
-    @abstractmethod
     def example(self, used: Used, examples: Examples) -> list[Input]:
-        """Return the inputs of examples as files give them."""
+        """Return the inputs of examples as files give them; by default as users do."""
+        return self.read(used, [(text,) for text in examples.texts])
 
     @abstractmethod
     def run(

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 from polyhead.data.labels import PAIR, encode_labels, label_values
 from polyhead.data.line_encoder import StoreForm, encode_texts, text_bytes
 from polyhead.data.token_store import TokenSequences
-from polyhead.tasks.base import Facts, TrainingCorpus, Used
+from polyhead.tasks.base import Facts, Output, Result, Task, TrainingCorpus, Used
 from polyhead.tokenizers.storage import TokenizerPair
 
 KINDS = {  # of labels, for the log
@@ -37,37 +37,36 @@ def encode_whole(used: Used, texts: Sequence[str]) -> list[WholeText]:
     return [WholeText(*text) for text in encoded]
 
 
-def encode_labelled(
-    tokenizers: TokenizerPair, columns: Sequence[Sequence[str]], form: StoreForm
-) -> tuple[list[TokenSequences], int]:
-    """Return the ids of texts and the numbers of their labels, for `Task.encode`."""
-    encoded = list(encode_texts(tokenizers.source, columns[0], form.max_length))
-    stores = [
-        TokenSequences.of((ids for ids, _ in encoded), len(tokenizers.source)),
-        encode_labels(columns[1], form.problem, form.classes),
-    ]
-    stores += [text_bytes(columns[0])] if form.with_texts else []
-    return stores, sum(length > form.max_length for _, length in encoded)
+class WholeTextTask(Task[TextInput, Output, Result]):
+    """A task whose inputs are whole texts or pairs, with labels for each."""
 
+    when_long = "truncated"
 
-def text_batches(data: TrainingCorpus) -> Any:
-    """Return training batches of texts with their labels, with subword sampling if configured."""
-    from polyhead.data.batches.labelled import TextBatches
-    from polyhead.data.batches.resampling import SubwordSampler
+    def encode(
+        self, tokenizers: TokenizerPair, columns: Sequence[Sequence[str]], form: StoreForm
+    ) -> tuple[list[TokenSequences], int]:
+        encoded = list(encode_texts(tokenizers.source, columns[0], form.max_length))
+        stores = [
+            TokenSequences.of((ids for ids, _ in encoded), len(tokenizers.source)),
+            encode_labels(columns[1], form.problem, form.classes),
+        ]
+        stores += [text_bytes(columns[0])] if form.with_texts else []
+        return stores, sum(length > form.max_length for _, length in encoded)
 
-    train = data.config.train
-    problem: Any = data.corpus.problem
-    sampler = None
-    if "text_text" in data.stores:
-        sampler = SubwordSampler(
-            [data.tokenizers.source], [data.stores["text_text"]], train.seed,
-            data.config.data.max_length, are_pairs(data),
-        )  # fmt: skip
-    values = label_values(data.stores["label"], problem)
-    return TextBatches(
-        data.stores["text"], values, train.max_tokens, train.seed, sampler,
-        len(data.corpus.classes),
-    )  # fmt: skip
+    def batches(self, data: TrainingCorpus) -> Any:
+        """Return batches of texts with their labels, with subword sampling if configured."""
+        from polyhead.data.batches.labelled import TextBatches
+        from polyhead.data.batches.resampling import SubwordSampler
+
+        train, stores, sampler = data.config.train, data.stores, None
+        problem: Any = data.corpus.problem
+        if "text_text" in stores:
+            sampler = SubwordSampler(
+                [data.tokenizers.source], [stores["text_text"]], train.seed,
+                data.config.data.max_length, are_pairs(data),
+            )  # fmt: skip
+        values, n_classes = label_values(stores["label"], problem), len(data.corpus.classes)
+        return TextBatches(stores["text"], values, train.max_tokens, train.seed, sampler, n_classes)
 
 
 def are_pairs(data: TrainingCorpus) -> bool:

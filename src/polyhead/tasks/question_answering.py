@@ -57,7 +57,7 @@ from polyhead.tasks.base import (
     with_mask_token,
 )
 from polyhead.tasks.verbs import AnswerOptions
-from polyhead.tasks.words import WordEncoder, split_words, word_encoder
+from polyhead.tasks.words import WordEncoder, position_batches, split_words, word_encoder
 from polyhead.tokenizers.storage import TokenizerPair
 
 if TYPE_CHECKING:
@@ -458,11 +458,7 @@ class QuestionAnswering(Task[QuestionInput, list[WindowScores], AnsweredQuestion
         return [TokenSequences.of(*side) for side in sides], n_cut
 
     def batches(self, data: TrainingCorpus) -> Any:
-        from polyhead.data.batches.labelled import PositionBatches
-
-        train = data.config.train
-        stores = data.stores
-        return PositionBatches(stores["text"], stores["label"], train.max_tokens, train.seed)
+        return position_batches(data)
 
     def loss(self, _config: Any, _about: Mapping[str, Any]) -> Any:
         from polyhead.tasks.losses import SpanLoss

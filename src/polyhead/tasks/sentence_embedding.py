@@ -15,9 +15,7 @@ import numpy as np
 
 from polyhead.data.labelled_text import PAIRS
 from polyhead.data.labels import PAIR, encode_labels, label_values
-from polyhead.data.line_encoder import StoreForm
 from polyhead.data.line_spool import Examples
-from polyhead.data.token_store import TokenSequences
 from polyhead.errors import DataError
 from polyhead.metrics.predictions import (
     correlations,
@@ -30,7 +28,6 @@ from polyhead.tasks.base import (
     Facts,
     Measured,
     Stage,
-    Task,
     TrainingCorpus,
     Used,
     map_parts,
@@ -39,12 +36,10 @@ from polyhead.tasks.base import (
 from polyhead.tasks.labelled import (
     KINDS,
     TextInput,
-    encode_labelled,
+    WholeTextTask,
     encode_whole,
-    text_batches,
     without_accuracy,
 )
-from polyhead.tokenizers.storage import TokenizerPair
 
 if TYPE_CHECKING:
     from polyhead.metrics.perplexity import MapBatches
@@ -66,21 +61,19 @@ class TextEmbedding:
         return notebook.plain(self.text)
 
 
-class SentenceEmbedding(Task[TextInput, Vectors, TextEmbedding]):
+class SentenceEmbedding(WholeTextTask[Vectors, TextEmbedding]):
     """Give texts of equal meaning vectors that are near to each other."""
 
     name, verb, tag = "sentence_embedding", "embed", "sentence-similarity"
     metrics = ("loss", "accuracy", "mrr", "pearson", "spearman")
     result_class = TextEmbedding
     pipeline = "polyhead.pipelines.task_pipeline:SentenceEmbedder"
-    form, when_long = PAIRS, "truncated"
+    form = PAIRS
 
     def facts(self, data: TrainingCorpus) -> Facts:
         check_pairs(data.corpus.valid)
-        model = with_mask_token(data.config, data.tokenizers)
-        facts = Facts(
-            replace(data.config, model=model), {}, of_what=KINDS[data.corpus.problem].format(0)
-        )
+        config = replace(data.config, model=with_mask_token(data.config, data.tokenizers))
+        facts = Facts(config, {}, of_what=KINDS[data.corpus.problem])
         if data.corpus.problem == "contrastive":
             return facts
         numbers: Any = label_values(data.stores["label"], "regression")
@@ -92,14 +85,6 @@ class SentenceEmbedding(Task[TextInput, Vectors, TextEmbedding]):
             )
         score_range = [float(numbers.min()), float(numbers.max())]
         return without_accuracy(replace(facts, about={"range": score_range}))
-
-    def encode(
-        self, tokenizers: TokenizerPair, columns: Sequence[Sequence[str]], form: StoreForm
-    ) -> tuple[list[TokenSequences], int]:
-        return encode_labelled(tokenizers, columns, form)
-
-    def batches(self, data: TrainingCorpus) -> Any:
-        return text_batches(data)
 
     def loss(self, _config: Any, about: Mapping[str, Any]) -> Any:
         from polyhead.tasks.losses import ContrastiveLoss, SimilarityLoss

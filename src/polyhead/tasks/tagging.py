@@ -55,7 +55,14 @@ from polyhead.tasks.base import (
     map_parts,
     with_mask_token,
 )
-from polyhead.tasks.words import MARKS, RULES, WordEncoder, split_words, word_encoder
+from polyhead.tasks.words import (
+    MARKS,
+    RULES,
+    WordEncoder,
+    position_batches,
+    split_words,
+    word_encoder,
+)
 from polyhead.tokenizers.storage import TokenizerPair
 
 if TYPE_CHECKING:
@@ -432,11 +439,7 @@ class Tagging(Task[TaggingInput, Rows, TaggedText]):
         return [TokenSequences.of(*side) for side in sides], n_cut
 
     def batches(self, data: TrainingCorpus) -> Any:
-        from polyhead.data.batches.labelled import PositionBatches
-
-        train = data.config.train
-        stores = data.stores
-        return PositionBatches(stores["text"], stores["label"], train.max_tokens, train.seed)
+        return position_batches(data)
 
     def loss(self, config: Any, _about: Mapping[str, Any]) -> Any:
         from polyhead.tasks.losses import TagLoss

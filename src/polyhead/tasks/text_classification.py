@@ -12,9 +12,7 @@ import numpy as np
 
 from polyhead.data.labelled_text import TEXTS
 from polyhead.data.labels import PAIR, SEPARATOR, Problem, encode_labels, join_pair, label_values
-from polyhead.data.line_encoder import StoreForm
 from polyhead.data.line_spool import Examples
-from polyhead.data.token_store import TokenSequences
 from polyhead.errors import ConfigError, DataError
 from polyhead.metrics.bleu import SAMPLES
 from polyhead.metrics.classification import (
@@ -31,7 +29,6 @@ from polyhead.tasks.base import (
     Measured,
     Outputs,
     Stage,
-    Task,
     TrainingCorpus,
     Used,
     map_parts,
@@ -40,14 +37,12 @@ from polyhead.tasks.base import (
 from polyhead.tasks.labelled import (
     KINDS,
     TextInput,
+    WholeTextTask,
     are_pairs,
-    encode_labelled,
     encode_whole,
-    text_batches,
     without_accuracy,
 )
 from polyhead.tasks.verbs import ClassifyOptions
-from polyhead.tokenizers.storage import TokenizerPair
 
 if TYPE_CHECKING:
     from polyhead.metrics.perplexity import MapBatches
@@ -149,7 +144,7 @@ class PredictedNumber(Classification):
     number: float
 
 
-class TextClassification(Task[TextInput, Logits, Classification]):
+class TextClassification(WholeTextTask[Logits, Classification]):
     """Assign one of several classes to each text, several of them, or a number."""
 
     name, verb, tag = "text_classification", "classify", "text-classification"
@@ -160,7 +155,7 @@ class TextClassification(Task[TextInput, Logits, Classification]):
     outputs = True
     result_class = Classification
     pipeline = "polyhead.pipelines.task_pipeline:TextClassifier"
-    form, when_long = TEXTS, "truncated"
+    form = TEXTS
 
     def facts(self, data: TrainingCorpus) -> Facts:
         classes, of_pairs = data.corpus.classes, are_pairs(data)
@@ -181,14 +176,6 @@ class TextClassification(Task[TextInput, Logits, Classification]):
         kind = KINDS[problem].format(len(classes))
         facts = Facts(replace(data.config, model=model), about, of_what=kind)
         return facts if problem == "single_label" else without_accuracy(facts)
-
-    def encode(
-        self, tokenizers: TokenizerPair, columns: Sequence[Sequence[str]], form: StoreForm
-    ) -> tuple[list[TokenSequences], int]:
-        return encode_labelled(tokenizers, columns, form)
-
-    def batches(self, data: TrainingCorpus) -> Any:
-        return text_batches(data)
 
     def loss(self, config: Any, _about: Mapping[str, Any]) -> Any:
         from polyhead.tasks.losses import ClassificationLoss

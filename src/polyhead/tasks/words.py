@@ -5,11 +5,11 @@ offsets stay exact where normalisation changes the length of another word.
 """
 
 import re
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from polyhead.data.config import WordRule
 from polyhead.special_tokens import UNK
-from polyhead.tasks.base import Used
+from polyhead.tasks.base import TrainingCorpus, Used
 from polyhead.tokenizers.base import Tokenizer
 
 MARKS = r"!-/:-@\[-`{-~¡-¿‐-‧‰-⁞、-〃〈-】〔-〟！-／：-＠［-｀｛-･"
@@ -59,3 +59,11 @@ def word_encoder(used: Used) -> WordEncoder:
     """Return the encoder of a model, which keeps words between calls."""
     encoder: WordEncoder = used.kept.setdefault("words", WordEncoder(used.tokenizers.source))
     return encoder
+
+
+def position_batches(data: TrainingCorpus) -> Any:
+    """Return training batches of texts with labels of positions, which count from 1 on."""
+    from polyhead.data.batches.labelled import PositionBatches
+
+    train, stores = data.config.train, data.stores
+    return PositionBatches(stores["text"], stores["label"], train.max_tokens, train.seed)

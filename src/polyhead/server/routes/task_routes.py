@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from polyhead.errors import PolyheadError
-from polyhead.pipelines.task_pipeline import pipeline_of
+from polyhead.pipelines.task_pipeline import pipeline_of, plugin_tasks
 from polyhead.server.context import AppContext, Endpoint, disconnected, run_cancellable
 from polyhead.server.model_registry import ServedModel
 from polyhead.server.queued_work import BatchKey, IsCancelled, QueuedRequest
@@ -120,6 +120,13 @@ def check_blanks(text: str) -> str:
 
 
 Blanks = Annotated[Text, AfterValidator(check_blanks)]
+
+
+def plugin_endpoints() -> list[Endpoint]:
+    """Return the routes of the tasks that plug-ins have registered."""
+    return [endpoint_of(task, {"text": Texts}) for task in plugin_tasks()]
+
+
 Question = Annotated[str, Field(max_length=2000)]
 Top = Annotated[int, Field(ge=1, le=50)]  # of the candidates of every blank
 ENDPOINTS = (

@@ -19,6 +19,7 @@ const PANELS = {
   embed: async () => (await import("./text_panels.js")).embedPanel,
   "classify-image": async () => (await import("./image_panel.js")).imagePanel,
 };
+const OTHER = async () => (await import("./text_panels.js")).taskPanel; // of plug-ins
 const TABS = ["attention", "steps", "beam"];
 const KEYS = ["model", "q", "tab", "n", "s", "forced", "beam"];
 const REST = 1500; // milliseconds without input, after which another text is a new history entry
@@ -82,7 +83,7 @@ function showPlayground(served) {
     root.replaceChildren(bar(page, models, { changeModel, changeLanguage, changeTheme }), place, footer(page));
     panel?.end?.();
     panel = null;
-    const make = await PANELS[state.model.use]().catch((error) => place.replaceChildren(errorMessage(page, error)));
+    const make = await (PANELS[state.model.use] ?? OTHER)().catch((error) => place.replaceChildren(errorMessage(page, error)));
     if (!make || !place.isConnected) return; // another model was selected meanwhile
     panel = make(place, page);
     panel.update();

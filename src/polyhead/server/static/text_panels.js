@@ -81,6 +81,19 @@ function number(page, value) {
   return [element("h2", {}, page.say("number")), element("p", { class: "number" }, written(value)), ...range];
 }
 
+// The fields of the result of a task that has no panel of its own.
+export function taskPanel(root, page) {
+  return textPanel(root, page, {
+    hint: "type_here",
+    answered: async (text, signal) => {
+      const { results: [result] } = await json(`/v1/${page.model.use}`, { model: page.model.name, text }, signal);
+      return Object.entries(result).flatMap(([name, value]) => [
+        element("h2", {}, name), element("p", {}, element("bdi", {}, typeof value === "string" ? value : JSON.stringify(value))),
+      ]);
+    },
+  });
+}
+
 // One text per line, and the similarity of every two.
 export function embedPanel(root, page) {
   return textPanel(root, page, {

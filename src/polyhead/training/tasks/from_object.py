@@ -1,6 +1,5 @@
 """Training of the tasks of `polyhead.tasks`: equal steps, with the methods of each."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -76,9 +75,8 @@ class TaskTraining:
         inputs = task.example(used, valid)
 
         def measure(model: Any, stage: Stage, processes: Processes) -> Measured:
-            given: Sequence[str] = valid.labels
-            now = replace(used, model=model)
-            return task.measure(now, inputs, given, stage, processes.map, lambda _: None)
+            now, labels = replace(used, model=model), valid.labels
+            return task.measure(now, inputs, labels, stage, processes.map, lambda _: None)
 
         def validate(model: Any, _step: int, processes: Processes) -> dict[str, float]:
             measured = measure(model, "validate", processes)
