@@ -145,7 +145,6 @@ class LineSpool:
 
     @property
     def columns(self) -> tuple[Lines, ...]:
-        """All columns."""
         return tuple(map(self.column, range(len(self._files))))
 
     def _lines(self, column: int) -> Iterator[str]:

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
+from tempfile import gettempdir
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,6 +27,7 @@ from jaxtyping import Int, UInt8
 from torch import Tensor
 from torch.nn import functional as F
 
+from polyhead.atomic_file import os_errors_as_polyhead_errors
 from polyhead.data.config import DataConfig
 from polyhead.data.corpus_cache import Reporting, folder, make_store, use_store
 from polyhead.data.corpus_store import PROGRESS_SECONDS
@@ -352,8 +354,8 @@ class ImageReader:
 
             def write(draft: Path) -> dict[str, Any]:
                 _, info = self._write(draft, chain(first, batches))
-                kept = f"are kept in {place} for other runs (polyhead data cache)"
-                report.on_notice(f"{info['contents']} {kept}")
+                others = "for other runs (polyhead data cache)"
+                report.on_notice(f"{info['contents']} are kept in {place} {others}")
                 return info
 
             known = make_store(place, write, report.on_notice)
@@ -383,20 +385,18 @@ class ImageReader:
         self, draft: Path | None, batches: Iterable[np.ndarray]
     ) -> tuple[dict[str, TokenSequences], dict[str, Any]]:
         """Write the token stores of all images; return temporary ones, and what else is known."""
-        writers = {
-            name: TokenWriter(None if draft is None else draft / name, kind)
-            for name, kind in TYPES.items()
-        }
-        for batch in batches:
-            writers["image"].add(batch.reshape(-1), np.full(len(batch), self.shape.n_bytes))
-            writers["digest"].add(content_digests(batch).view(np.uint8), np.full(len(batch), 8))
-        classes = in_order(set(self.names))
-        labels = class_numbers(self.names, classes, self.config.images[0])
-        for name, numbers in (("row", self.rows), ("label", labels)):
-            writers[name].add(np.array(numbers), np.ones(len(numbers)))
-        stores = {
-            name: store for name, writer in writers.items() if (store := writer.close()) is not None
-        }
+        with os_errors_as_polyhead_errors(draft or Path(gettempdir())):
+            writers = {n: TokenWriter(draft and draft / n, kind) for n, kind in TYPES.items()}
+            for batch in batches:
+                n = len(batch)
+                writers["image"].add(batch.reshape(-1), np.full(n, self.shape.n_bytes))
+                writers["digest"].add(content_digests(batch).view(np.uint8), np.full(n, 8))
+            classes = in_order(set(self.names))
+            labels = class_numbers(self.names, classes, self.config.images[0])
+            for name, numbers in (("row", self.rows), ("label", labels)):
+                writers[name].add(np.array(numbers), np.ones(len(numbers)))
+            closed = {name: writer.close() for name, writer in writers.items()}
+        stores = {name: store for name, store in closed.items() if store is not None}
         height, width, _ = self.shape
         return stores, {
             "files": list(self.config.images),
