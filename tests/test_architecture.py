@@ -68,7 +68,7 @@ MAX_LINES = {  # of *.py, per package; lower them with every step, raise one in 
     "data": 8_596, "decoding": 1_150, "engines": 873, "experiments": 3_188, "layers": 3_817,
     "metrics": 831, "models": 3_323, "notes": 3_606, "pipelines": 2_858, "render": 506,
     "server": 4_128, "tasks": 3_010, "tokenizers": 1_338, "training": 4_316, "viz": 1_672,
-    "tests": 41_947,
+    "tests": 41_939,
 }  # fmt: skip
 ERRORS = ("ConfigError", "DataError", "CheckpointError", "MissingError", "Diverged",
           "PolyheadError")  # fmt: skip

@@ -210,7 +210,7 @@ def test_evaluate_uses_or_refuses_every_option(run, places, monkeypatch, task):
     ],
 )
 def test_commands_use_or_refuse_every_option(run, places, monkeypatch, command, base, stdin):
-    values = VALUES | ({"threshold": "-1e9"} if command == "answer" else {})
+    values = VALUES | ({"threshold": "-1000"} if command == "answer" else {})
     values |= {"tokens": "9"} if command == "cost" else {}
     values |= {"target": "{en}"} if command == "attention" else {}
     skip = ("compare",) if command == "runs" else ()  # takes two values
