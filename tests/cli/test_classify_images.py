@@ -34,7 +34,7 @@ def test_a_model_is_trained_from_a_directory_of_images(run, tmp_path):
     code, _, err = run(*words, tmp_path / "run")
     assert code == 0
     assert "red/broken.png: " in err
-    assert "9 training images of 8 x 8 pixels in 3 classes, 6 for validation" in err
+    assert "9 training examples of 8 x 8 pixels in 3 classes, 6 for validation" in err
     assert f"use it with: polyhead classify {tmp_path / 'run'}" in err
     code, _, err = run(*words, tmp_path / "other", "--on-bad-line", "fail")
     assert (code, "red/broken.png: " in err) == (4, True)

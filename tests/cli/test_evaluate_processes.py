@@ -14,7 +14,7 @@ from tiny_images import train_on_pictures
 import polyhead
 from polyhead.data.line_spool import Examples
 from polyhead.metrics import perplexity
-from polyhead.pipelines import image_classifier
+from polyhead.tasks import image_classification
 from polyhead.training.trainer import train
 
 ENVIRONMENT = {
@@ -105,6 +105,6 @@ def test_batches_of_labelled_texts_may_be_classified_anywhere(tmp_path, monkeypa
 def test_batches_of_images_may_be_classified_anywhere(tmp_path, monkeypatch):
     pytest.importorskip("PIL.Image")
     model = polyhead.load(train_on_pictures(tmp_path), device="cpu")
-    monkeypatch.setattr(image_classifier, "MAX_TOKENS", 16)
+    monkeypatch.setattr(image_classification, "MAX_TOKENS", 16)
     pictures = [tmp_path / "pictures"]
     assert model.evaluate(pictures, map_batches=backwards) == model.evaluate(pictures)

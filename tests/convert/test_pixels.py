@@ -63,7 +63,8 @@ def their_logits(model, processor, pictures):
 
 def our_logits(folder, pictures):
     labeller = ImageClassifier.from_dir(folder, device="cpu")
-    pixels = torch.stack([labeller.read(path, labeller.shape()) for path in pictures])
+    read = labeller.task.read(labeller.used, [(path,) for path in pictures])
+    pixels = torch.stack([given.pixels for given in read])
     with torch.inference_mode():
         return labeller.saved.model(scaled(pixels))
 

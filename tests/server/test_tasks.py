@@ -447,7 +447,7 @@ def test_ended_is_false_at_the_maximum_length(server, served, monkeypatch):
 
 
 def test_at_most_two_images_are_decoded_at_once(server, picture, monkeypatch):
-    now, most, real, lock = [0], [0], classify.decode_image, threading.Lock()
+    now, most, real, lock = [0], [0], classify.decode, threading.Lock()
 
     def slow(*words):
         with lock:
@@ -464,7 +464,7 @@ def test_at_most_two_images_are_decoded_at_once(server, picture, monkeypatch):
         sent = [call(server.app, "POST", path, content, [PNG]) for path in paths]
         return await asyncio.gather(*sent)
 
-    monkeypatch.setattr(classify, "decode_image", slow)
+    monkeypatch.setattr(classify, "decode", slow)
     assert [answer.status for answer in server.run(send_all())] == [200] * 6
     assert most == [2]
 

@@ -89,32 +89,31 @@ def classify_images(
     classifier: "ImageClassifier", files: Sequence[Path], *, top: int, size: str | None, jsonl: bool
 ) -> int:
     """Print path, classes and probabilities of every image; return 4 if one cannot be read."""
-    import torch
+    from polyhead.tasks.image_classification import batch_size, shape_of
 
     if not files:
         raise ConfigError("no image given, e.g. polyhead classify MODEL image.png", "no_input")
     if top < 1:
         raise ConfigError(f"--top {top}: expected at least 1", "out_of_range")
-    shape, n_failed = classifier.shape(read_size(size)), 0
-    batch_size = classifier.batch_size(shape)
+    used, n_failed = classifier.used_for(read_size(size)), 0
+    task, n_together = classifier.task, batch_size(used, shape_of(used.sizes))
     with counting("classifying", len(files)) as progress:
-        for start in range(0, len(files), batch_size):
-            images = {}
-            for path in files[start : start + batch_size]:
+        for start in range(0, len(files), n_together):
+            images = []
+            for path in files[start : start + n_together]:
                 try:
-                    images[path] = classifier.read(path, shape)
+                    images += task.read(used, [(path,)])
                 except DataError as error:
                     n_failed += 1
                     say(f"polyhead: {error}")
-            labels = classifier.label(torch.stack([*images.values()]), top) if images else []
-            for path, label in zip(images, labels, strict=True):
-                shares = label.probabilities
-                classes = [{"name": name, "probability": p} for name, p in shares.items()]
-                content = {"image": str(path), "labels": classes}
-                cells = [f"{name}\t{share:.4f}" for name, share in shares.items()]
-                columns = "\t".join([str(path), *cells])
-                print(json.dumps(content, ensure_ascii=False) if jsonl else columns)
-            progress(batch_size)
+            labels = classifier.results(images, top) if images else []
+            for given, label in zip(images, labels, strict=True):
+                shares = label.probabilities.items()
+                classes = [{"name": name, "probability": p} for name, p in shares]
+                content = {"image": given.text, "labels": classes}
+                columns = f"{given.text}\t{task.row(label, top)}"
+                print(json.dumps(content, ensure_ascii=False) if jsonl else columns.rstrip("\n"))
+            progress(n_together)
     return DataError.exit_code if n_failed else 0
 
 

@@ -262,8 +262,8 @@ def text_scores(
     rounds: int | None, as_generated: bool, device: str,
 ) -> Scores:  # fmt: skip
     """Return how well a language model predicts a text."""
-    from polyhead.pipelines.line_input import as_lines
     from polyhead.pipelines.load import load
+    from polyhead.pipelines.result_list import as_lines
     from polyhead.pipelines.text_generator import TextGenerator
 
     if as_generated and rounds is not None:

@@ -99,11 +99,7 @@ TASKS: Registry[TaskKind | str] = Registry(  # a place is that of a class of `ta
         "sentence_embedding": "polyhead.tasks.sentence_embedding:SentenceEmbedding",
         "token_classification": "polyhead.tasks.tagging:Tagging",
         "question_answering": "polyhead.tasks.question_answering:QuestionAnswering",
-        "image_classification": TaskKind(
-            f"{TRAINING}.image_classification:ImageClassificationTask",
-            f"{PIPELINES}.image_classifier:ImageClassifier", "polyhead classify",
-            "image-classification", ("loss", "accuracy"),
-        ),
+        "image_classification": "polyhead.tasks.image_classification:ImageClassification",
     },
 )  # fmt: skip
 TaskName = Annotated[str, TASKS]

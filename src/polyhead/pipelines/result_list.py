@@ -1,6 +1,7 @@
 """One or many inputs of a pipeline, and lists of results that show themselves in notebooks."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Protocol, TypeVar, runtime_checkable
 
 from polyhead.errors import ConfigError
@@ -15,6 +16,7 @@ class Shown(Protocol):
 
 
 R = TypeVar("R", bound=Shown)
+Lines = str | Path | Iterable[str | Path]  # a file, texts in memory, or several files
 
 
 class ResultList(list[R]):
@@ -38,3 +40,17 @@ def as_texts(given: object, method: str) -> list[str]:
             return texts
         kind = f"{kind} with {type(texts[other]).__name__} at {other}"
     raise ConfigError(f"{method} takes a text or a list of texts, not {kind}", "not_text")
+
+
+def as_lines(given: Lines, method: str, encoding: str = "utf-8") -> list[str]:
+    """Return lines in memory, or those of files: a name, a path or a list of paths."""
+    from polyhead.data.config import DataConfig
+    from polyhead.data.dataset_dir import evaluation_files
+    from polyhead.data.plain_text import stream_plain  # which imports numpy
+
+    if isinstance(given, str | Path):
+        given = [Path(given)]
+    if isinstance(given, Sequence) and given and all(isinstance(item, Path) for item in given):
+        config = DataConfig(encoding=encoding, on_bad_line="fail")
+        return list(stream_plain(evaluation_files(given, "text"), config, []))
+    return as_texts(given, method)

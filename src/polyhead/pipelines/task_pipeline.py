@@ -22,8 +22,7 @@ from polyhead.metrics.perplexity import MapBatches, map_here
 from polyhead.metrics.predictions import ScoreReport
 from polyhead.models.registry import FAMILIES, TASKS, TaskName, find_task
 from polyhead.pipelines.base import ClassifierPipeline, ModelFiles, Pipeline
-from polyhead.pipelines.line_input import as_lines
-from polyhead.pipelines.result_list import ResultList, Shown, as_texts
+from polyhead.pipelines.result_list import ResultList, Shown, as_lines, as_texts
 from polyhead.plugin_registry import resolve
 from polyhead.render.notebook import MetricTable
 from polyhead.special_tokens import BOS, MASK
@@ -70,7 +69,7 @@ class TaskPipeline(ClassifierPipeline, Generic[R, S]):
             about["classes"] = self.classes
         sizes = self.saved.config
         return Used(
-            self.model, self.tokenizers, self.max_length, self.name, sizes, about, self.data
+            self.model, self.saved.tokenizers, self.max_length, self.name, sizes, about, self.data
         )
 
     def for_verb(self, _verb: str) -> "TaskPipeline[Any, Any]":
@@ -158,7 +157,7 @@ class TaskPipeline(ClassifierPipeline, Generic[R, S]):
 
     def evaluate_examples(
         self,
-        examples: Examples,
+        examples: Any,  # `Examples`, or an `ImageSet`
         notices: Sequence[str] = (),
         progress: Callable[[int], None] = lambda _: None,
         map_batches: MapBatches = map_here,

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, ClassVar, Unpack, overload
 from polyhead.decoding.options import NOT_FINITE, Choice, DecodeConfig, DecodingStep
 from polyhead.errors import CheckpointError, ConfigError, DataError, InvalidInputError
 from polyhead.pipelines.backends import DecodingPipeline, GenerationOptions
-from polyhead.pipelines.result_list import as_texts
+from polyhead.pipelines.result_list import Lines, as_lines, as_texts
 from polyhead.render import notebook
 from polyhead.special_tokens import BOS, EOS
 from polyhead.tokenizers.base import Tokenizer
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
 
     from polyhead.checkpoint.model_dir import SavedModel
     from polyhead.metrics.perplexity import MapBatches, TextWindows
-    from polyhead.pipelines.line_input import Lines
 
 INCOMPLETE = "\ufffd"  # how a tokenizer shows a character of which some bytes are missing
 MAX_LINE, KEPT = 64, 16  # ids of a line that are decoded with each new one; what is kept of them
@@ -253,13 +252,11 @@ class TextGenerator(DecodingPipeline):
         start, end = last_window(len(given), len(ids), self.max_length)
         return [*given, *ids][start:], end - start
 
-    def evaluate(self, text: "Lines", *, as_generated: bool = False) -> LanguageScore:
+    def evaluate(self, text: Lines, *, as_generated: bool = False) -> LanguageScore:
         """Return the score of a text: lines in memory, or files; see `score`.
 
         Example: `generator.evaluate("test.txt").perplexity`
         """
-        from polyhead.pipelines.line_input import as_lines
-
         return self.score(as_lines(text, "evaluate"), as_generated=as_generated)
 
     def score(self, lines: Sequence[str], *, as_generated: bool = False) -> LanguageScore:

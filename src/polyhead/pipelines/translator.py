@@ -18,7 +18,7 @@ from polyhead.data.languages import configured_languages
 from polyhead.decoding.options import DecodeConfig, Output, Scores
 from polyhead.errors import CheckpointError, ConfigError
 from polyhead.pipelines.backends import Backend, DecodingPipeline, TranslationOptions
-from polyhead.pipelines.result_list import ResultList, as_texts
+from polyhead.pipelines.result_list import Lines, ResultList, as_lines, as_texts
 from polyhead.pipelines.sentences import split_sentences as split_into_sentences
 from polyhead.render import notebook
 from polyhead.tokenizers.base import Tokenizer
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from polyhead.checkpoint.model_dir import SavedModel
     from polyhead.data.parallel import Pairs
     from polyhead.pipelines.evaluation import MetricConfig, TranslationEvaluation
-    from polyhead.pipelines.line_input import Lines
 
 
 UNLIMITED = 10**9  # tokens
@@ -396,7 +395,7 @@ class Translator(DecodingPipeline):
 
     def evaluate(
         self,
-        source: "Lines",
+        source: Lines,
         target: "Lines | None" = None,
         *,
         metric: "MetricConfig | None" = None,
@@ -414,7 +413,6 @@ class Translator(DecodingPipeline):
         Example: `translator.evaluate("test.ko", "test.en").scores[0].value`
         """
         from polyhead.pipelines.evaluation import evaluate_translation
-        from polyhead.pipelines.line_input import as_lines
 
         if "seed" in how:
             raise ConfigError("seed has no effect: samples are those of seed 0", "no_effect")

@@ -75,8 +75,8 @@ class TrainingCorpus:
     """A corpus of a run, whose `RunConfig` is `config`, and its ids by the names of stores."""
 
     config: Any
-    corpus: Corpus[Any, Examples]
-    tokenizers: TokenizerPair
+    corpus: Corpus[Any, Any]
+    tokenizers: Any  # a `TokenizerPair`; None of images
     stores: Mapping[str, TokenSequences]
 
 
@@ -125,7 +125,7 @@ class Task(ABC, Generic[Input, Output, Result]):
     metrics: names that validation reports.
     result_class: the dataclass of a result, whose fields are its JSON.
     pipeline: "module:Class" of a typed pipeline.
-    option: of `polyhead train` and `evaluate` that names files: "data", or "text" for plain lines.
+    option: of `polyhead train` and `evaluate` that names files: "data", "text" or "images".
     form: how examples are read from files of "data".
     store: the kind of stored examples, if it is not the task's name.
     fields: names of the texts of an input, as in JSON.
@@ -140,7 +140,7 @@ class Task(ABC, Generic[Input, Output, Result]):
     outputs: ClassVar[bool] = False
     result_class: ClassVar[type]
     pipeline: ClassVar[str] = "polyhead.pipelines.task_pipeline:TaskPipeline"
-    option: ClassVar[Literal["data", "text"]] = "data"
+    option: ClassVar[Literal["data", "text", "images"]] = "data"
     form: ClassVar[ExampleForm]
     store: ClassVar[str] = ""
     fields: ClassVar[tuple[str, ...]] = ("text",)
@@ -163,11 +163,11 @@ class Task(ABC, Generic[Input, Output, Result]):
     def facts(self, data: TrainingCorpus) -> Facts:
         """Return what follows from the training data."""
 
-    @abstractmethod
     def encode(
         self, tokenizers: TokenizerPair, columns: Sequence[Sequence[str]], form: StoreForm
     ) -> tuple[list[TokenSequences], int]:
         """Return the ids of texts and of labels, and how many texts are too long. No torch."""
+        raise NotImplementedError
 
     @abstractmethod
     def batches(self, data: TrainingCorpus) -> Any:

@@ -29,6 +29,7 @@ from polyhead.pipelines.task_pipeline import TaskPipeline
 from polyhead.pipelines.text_generator import TextGenerator, check_forced
 from polyhead.pipelines.translator import Translator
 from polyhead.special_tokens import BOS, EOS, MASK, SPECIALS
+from polyhead.tasks.image_classification import PictureInput
 from polyhead.tokenizers.base import Tokenizer
 from polyhead.viz.rollout import by_patch, rollout
 from polyhead.viz.tokens import Token, to_tokens, written_tokens
@@ -306,9 +307,12 @@ def _maps(weights: AttentionWeights, kind: Kind | None = None) -> list[Attention
 
 def _image_view(classifier: ImageClassifier, image: str | Path | np.ndarray | Pixels) -> ImageView:
     name = visible(Path(image).name) if isinstance(image, str | Path) else ""
-    pixels = image if isinstance(image, Tensor) else classifier.read(image, classifier.shape())
+    given = PictureInput("", image)
+    if not isinstance(image, Tensor):
+        (given,) = classifier.task.read(classifier.used_for(None), [(image,)])
+    pixels = given.pixels
     with record_attention(classifier.saved.model) as recorded:
-        (label,) = classifier.label(pixels[None], N_CLASSES)
+        (label,) = classifier.results([given], N_CLASSES)
     _check_recorded(recorded)
     weights = [maps[0].float().cpu() for maps in recorded.values()]  # in the order of the layers
     config = classifier.saved.config

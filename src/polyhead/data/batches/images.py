@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from jaxtyping import Float, UInt8
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
 from polyhead.data.batches.base import Batch, IndexedBatches
@@ -33,14 +33,6 @@ def scaled(
 ) -> Float[Tensor, "batch channel height width"]:
     """Scale bytes to numbers between -1 and 1."""
     return pixels.float().div_(127.5).sub_(1.0)
-
-
-@torch.inference_mode()
-def image_logits(model: nn.Module, pixels: Tensor, batch_size: int) -> Tensor:
-    """Return the logits of a model for each image, computed in batches."""
-    device = next(model.parameters()).device
-    batches = pixels.split(batch_size)
-    return torch.cat([model(scaled(batch.to(device))).float().cpu() for batch in batches])
 
 
 class ImageBatches(IndexedBatches[ImageBatch]):

@@ -5,16 +5,17 @@ from dataclasses import fields, replace
 from functools import partial
 from typing import get_args
 
+from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import Response
 
 from polyhead.errors import ConfigError
 from polyhead.pipelines.image_classifier import ImageClassifier
-from polyhead.pipelines.step_through import beam_tree, checked_source, steps
+from polyhead.pipelines.step_through import Step, beam_tree, checked_source, steps
 from polyhead.pipelines.task_pipeline import QuestionAnswerer
 from polyhead.pipelines.text_generator import TextGenerator
 from polyhead.pipelines.translator import Translator
-from polyhead.server import schemas, token_schemas
+from polyhead.server import schemas
 from polyhead.server.context import AppContext, Endpoint
 from polyhead.server.model_registry import ServedModel
 from polyhead.server.request_parsing import is_image, read_image, read_json
@@ -44,6 +45,17 @@ FORMATS = {  # formats that support an option; kind and layer are for all
     "heads": ALL_BUT_PAGE, "merge": ALL_BUT_PAGE,
     "word": SVG, "column": SVG, "lines": SVG, "log": SVG, "special": SVG,
 }  # fmt: skip
+
+
+class StepsResponse(BaseModel):
+    """An output, token by token."""
+
+    model: str
+    source: schemas.TextTokens
+    steps: list[Step]
+    text: str
+    tokens: list[schemas.KnownToken]
+    ended: bool
 
 
 async def attention(context: AppContext, request: Request) -> Response:
@@ -175,7 +187,7 @@ async def trace_steps(context: AppContext, request: Request) -> Response:
     trace = await context.run(served.model, work, request)
     tokenizer = model.tokenizers.target if isinstance(model, Translator) else model.tokenizer
     return json_response(
-        token_schemas.StepsResponse(
+        StepsResponse(
             model=served.name,
             source=_source_tokens(model, body.text),
             steps=list(trace.steps),
@@ -248,7 +260,7 @@ ENDPOINTS = (
     ),
     Endpoint(
         "POST", "/v1/steps", "Decode step by step, with alternatives and forced tokens",
-        trace_steps, body=schemas.StepsRequest, response=token_schemas.StepsResponse,
+        trace_steps, body=schemas.StepsRequest, response=StepsResponse,
         statuses=(404, 429),
     ),
     Endpoint(

@@ -1,6 +1,7 @@
 """/v1/classify: classes of texts or images."""
 
 import asyncio
+from functools import partial
 
 import torch
 from jaxtyping import UInt8
@@ -18,6 +19,7 @@ from polyhead.server.request_parsing import is_image, read_image, read_json
 from polyhead.server.responses import invalid_input, json_response
 from polyhead.server.routes.task_routes import submit
 from polyhead.server.settings import MAX_PIXELS
+from polyhead.tasks.image_classification import PictureInput, shape_of
 from polyhead.tasks.text_classification import (
     Classification,
     LabelSet,
@@ -58,11 +60,9 @@ async def _classify_image(context: AppContext, request: Request) -> Response:
     served = context.models.pick(options.model, ImageClassifier)
     classifier = served.model
     pixels = await read_pixels(context, classifier, content, request)
-    probabilities = await context.run(
-        classifier, lambda: classifier.probabilities(pixels[None])[0].tolist(), request
-    )
-    by_label = dict(zip(classifier.classes, probabilities, strict=True))
-    results = [_classification(by_label, options.top, is_cut=False)]
+    top, given = len(classifier.classes), [PictureInput("", pixels)]
+    (label,) = await context.run(classifier, partial(classifier.results, given, top), request)
+    results = [_classification(label.probabilities, options.top, is_cut=False)]
     return json_response(schemas.ClassifyResponse(model=served.name, results=results))
 
 
@@ -74,20 +74,17 @@ async def read_pixels(
     async def decoded() -> Pixels:
         loop = asyncio.get_running_loop()
         try:
-            return await loop.run_in_executor(
-                context.image_threads, decode_image, classifier, content
+            shape = shape_of(classifier.saved.config)
+            pixels = await loop.run_in_executor(
+                context.image_threads, decode, content, shape, MAX_PIXELS
             )
+            return torch.from_numpy(pixels)
         except Unreadable as error:
             problem = DataError(f"the image: {error}", "unreadable_image")
             raise invalid_input(problem, field="image", code="bad_image") from None
 
     pixels: Pixels = await context.scheduler.wait(decoded(), disconnected(request))
     return pixels
-
-
-def decode_image(classifier: ImageClassifier, content: bytes) -> Pixels:
-    """Return an image in the size that the model reads; Unreadable if it cannot be decoded."""
-    return torch.from_numpy(decode(content, classifier.shape(), MAX_PIXELS))
 
 
 def _text_classification(

@@ -13,7 +13,6 @@ from polyhead.checkpoint.atomic_dir import atomic_dir
 from polyhead.data.batches.base import IndexedBatches
 from polyhead.data.corpus_store import train_in_child
 from polyhead.data.line_spool import CountedLines
-from polyhead.tasks.base import Outputs
 from polyhead.tasks.losses import Objective
 from polyhead.tokenizers.base import TextConfig
 from polyhead.tokenizers.storage import (
@@ -42,7 +41,7 @@ class TaskSetup:
     validate: Callable[[Any, int, Processes], dict[str, float]]  # model, step: metrics with "loss"
     summary: str  # one line about the data, for the log
     about: dict[str, Any] = field(default_factory=dict)  # saved with models: names of classes
-    outputs: Callable[[Any, Processes], Outputs] | None = None  # of a model, for paired tests
+    outputs: Callable[[Any, Processes], Any] | None = None  # of a model, for paired tests
 
 
 @runtime_checkable
