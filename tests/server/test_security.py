@@ -311,7 +311,7 @@ def test_an_internal_error_does_not_reveal_its_cause(server, served, monkeypatch
     def fail(*_):
         raise ZeroDivisionError("secret")
 
-    monkeypatch.setattr(type(served("fill").model), "fill", fail)
+    monkeypatch.setattr(type(served("fill").model), "results", fail)
     answer = server.post("/v1/fill", {"text": "[MASK]"})
     assert answer.status == 500
     assert b"secret" not in answer.body

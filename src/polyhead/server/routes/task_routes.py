@@ -9,7 +9,7 @@ from pydantic import AfterValidator, BaseModel, Field, create_model
 from starlette.requests import Request
 from starlette.responses import Response
 
-from polyhead.errors import PolyheadError
+from polyhead.errors import ConfigError, DataError
 from polyhead.pipelines.task_pipeline import pipeline_of, plugin_tasks
 from polyhead.server.context import AppContext, Endpoint, disconnected, run_cancellable
 from polyhead.server.model_registry import ServedModel
@@ -96,7 +96,7 @@ async def submit(
         count_characters(["\t".join(row) for row in rows])
     try:
         inputs = await context.prepare(partial(task.read, model.used, rows), n_characters)
-    except PolyheadError as error:
+    except (ConfigError, DataError) as error:  # others are faults of the model
         raise invalid_input(error, field=field) from None
 
     def run(given: list[Any], is_cancelled: IsCancelled) -> Sequence[Any]:
