@@ -68,7 +68,7 @@ MAX_LINES = {  # of *.py, per package; lower them with every step, raise one in 
     "data": 8_588, "decoding": 1_150, "engines": 873, "experiments": 3_188, "layers": 3_817,
     "metrics": 831, "models": 3_319, "notes": 3_606, "pipelines": 2_752, "render": 506,
     "server": 4_120, "tasks": 3_212, "tokenizers": 1_338, "training": 4_236, "viz": 1_676,
-    "tests": 41_939,
+    "tests": 41_942,
 }  # fmt: skip
 ERRORS = ("ConfigError", "DataError", "CheckpointError", "MissingError", "Diverged",
           "PolyheadError")  # fmt: skip

@@ -89,6 +89,9 @@ def test_a_better_system_is_significantly_better_and_equal_ones_are_not():
 def test_unequal_or_empty_sets_are_refused():
     with raises(DataError, "different_lengths", "2", "1"):
         score(["a", "b"], ["a"])
+    for sides in ((["a"], ["a", "b"]), (["a", "b"], ["a"])):
+        with raises(DataError, "different_lengths", "2", "1"):
+            compare(*sides, ["a", "b"])
     with raises(DataError, "no_examples"):
         score([], [])
 
