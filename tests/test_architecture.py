@@ -66,7 +66,7 @@ MAX_FILE, MAX_FUNCTION = 600, 80
 MAX_LINES = {  # of *.py, per package; lower them with every step, raise one in a commit of its own
     "foundation": 1_552, "checkpoint": 1_055, "cli": 3_079, "convert": 5_544, "cost": 1_231,
     "data": 8_588, "decoding": 1_150, "engines": 873, "experiments": 3_188, "layers": 3_817,
-    "metrics": 831, "models": 3_319, "notes": 3_606, "pipelines": 2_752, "render": 506,
+    "metrics": 831, "models": 3_319, "notes": 3_606, "pipelines": 2_754, "render": 506,
     "server": 4_120, "tasks": 3_212, "tokenizers": 1_338, "training": 4_236, "viz": 1_676,
     "tests": 41_942,
 }  # fmt: skip

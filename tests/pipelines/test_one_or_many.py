@@ -78,7 +78,7 @@ def test_pandas_columns_and_arrays_of_images_are_lists(models):
     pandas = pytest.importorskip("pandas")
     texts = models["translate"].translate(pandas.Series(LINES[:2]), options=SHORT)
     assert texts == models["translate"].translate(LINES[:2], options=SHORT)
-    assert len(models["classify-image"].classify(np.stack([RED, BLUE]))) == 2
+    assert len(models["classify-image"](np.stack([RED, BLUE]))) == 2
 
 
 @uses

@@ -86,6 +86,8 @@ class ImageClassifier(TaskPipeline[Classification, ClassificationEvaluation]):
             labels += self.results(inputs, top, progress)
         return labels[0] if is_picture(pictures) else labels
 
+    __call__ = classify  # type: ignore[assignment]  # not of texts
+
     def evaluate(
         self,
         images: Picture | Sequence[Picture] = (),

@@ -132,7 +132,7 @@ class ImageClassification(Task[PictureInput, list[float], Classification]):
                 pixels = decode(read_bytes(Path(picture)), shape)
             except Unreadable as error:
                 raise DataError(f"{picture}: {error}", "unreadable_image") from None
-            inputs.append(PictureInput(str(picture), torch.from_numpy(pixels)))
+            inputs.append(PictureInput(str(picture), torch.tensor(pixels)))  # read-only bytes
         return inputs
 
     def example(self, _used: Used, examples: Any) -> list[PictureInput]:
